@@ -1,0 +1,199 @@
+"""The contract of a vector index: documents replaced whole, top-k filled inside the store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from rag_assets.acl import AclTags
+from rag_assets.embeddings.base import Vectors
+from rag_assets.models import (
+    Chunk,
+    Document,
+    Hit,
+    IndexFingerprint,
+    IndexStats,
+    IngestRun,
+    LeftOut,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedDocument:
+    """A document with its passages and their vectors: what an index stores, whole."""
+
+    document: Document
+    """``body`` is not stored and may be empty."""
+    chunks: Sequence[Chunk]
+    vectors: Vectors = field(repr=False)
+    """float32 [len(chunks), dim], unit rows; row i belongs to ``chunks[i]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertCounts:
+    """What an upsert did to passages."""
+
+    chunks_upserted: int
+    """Passages inserted, or changed in text, place or citation."""
+    chunks_unchanged: int
+    """Passages that were already there, to the byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedDocument:
+    """What the index knows of one path: indexed (``document``), left out, or neither."""
+
+    source: str
+    path: str
+    document: Document | None
+    """``body`` is empty."""
+    chunks: Sequence[Chunk]
+    left_out: LeftOut | None
+    run_id: str | None
+    indexed_at: str | None
+
+
+@runtime_checkable
+class VectorStore(Protocol):
+    """One generation of an index.
+
+    Reading is safe from several threads and processes at any time; every answer is taken from one
+    committed state. Writing needs the lease that ``writing`` gives. ``search`` never returns, and
+    no number it returns depends on, a document outside ``acl_tags``.
+    """
+
+    @property
+    def generation(self) -> str:
+        """Name of this generation (a file name, a table name)."""
+        ...
+
+    def initialize(self, fingerprint: IndexFingerprint) -> None:
+        """Create the schema if there is none, else check that it is ours and of this fingerprint.
+
+        Raises:
+            FingerprintMismatch: the index holds vectors or chunks of another fingerprint.
+            DimensionMismatch: likewise, for the dimension; the message has both numbers.
+            IndexDamaged: not an index of this package, or not a sound one.
+        """
+        ...
+
+    def fingerprint(self) -> IndexFingerprint | None:
+        """The fingerprint the index was initialised with, None before that."""
+        ...
+
+    def writing(
+        self, *, run_id: str, partition: str, wait_seconds: float
+    ) -> AbstractContextManager[None]:
+        """Hold the one writer lease of the index, waiting for it at most ``wait_seconds``.
+
+        The lease has a generation number that every write transaction checks: a writer whose lease
+        was taken over writes nothing more. It is taken over when its process is gone or it has
+        not been renewed for its time to live.
+
+        Raises:
+            IndexLocked: somebody else is writing; the message says who, since when.
+        """
+        ...
+
+    def upsert_documents(self, items: Sequence[IndexedDocument], *, run_id: str) -> UpsertCounts:
+        """Replace each document whole; all of ``items`` in one transaction, or none of them.
+
+        Raises:
+            VectorStoreError: as many vectors as chunks are required, finite, non-zero, of unit
+                length; a lease is required.
+            DimensionMismatch: vectors of another dimension.
+        """
+        ...
+
+    def delete_documents(self, source: str, paths: Iterable[str]) -> int:
+        """Remove these documents with all their passages; how many there were."""
+        ...
+
+    def document_hash(self, source: str, path: str) -> str | None:
+        """``content_hash`` of the indexed document, None when it is not indexed."""
+        ...
+
+    def document_digests(self, source: str) -> Mapping[str, str]:
+        """Path -> ``fingerprints.document_digest`` of every indexed document of the source."""
+        ...
+
+    def replace_left_out(
+        self, source: str, rows: Sequence[LeftOut], *, remove: Collection[str]
+    ) -> None:
+        """Put ``rows`` into the ledger of files left out and take the paths in ``remove`` from it."""
+        ...
+
+    def left_out(self, source: str | None = None) -> list[LeftOut]:
+        """The ledger of files left out, ordered by source and path."""
+        ...
+
+    def record_run(self, run: IngestRun) -> None:
+        """Insert or replace the row (run_id, partition). Needs no lease."""
+        ...
+
+    def runs(self, limit: int = 20) -> list[IngestRun]:
+        """The latest runs, newest first."""
+        ...
+
+    def record_partition(self, partition: str, data_version: str) -> None:
+        """Say that the index now holds exactly this version of the partition."""
+        ...
+
+    def partitions(self) -> Mapping[str, str]:
+        """Partition -> data version last recorded."""
+        ...
+
+    def search(
+        self,
+        vector: Vectors,
+        k: int,
+        *,
+        acl_tags: AclTags,
+        sources: Collection[str] | None = None,
+    ) -> list[Hit]:
+        """The min(k, visible) nearest passages, best first, ties by (source, path, position).
+
+        ``vector`` is float32 [dim], unit length. ``k <= 0``, no tags or no sources: []. Every
+        filter applies before top-k.
+
+        Raises:
+            DimensionMismatch: the vector is not of the index's dimension.
+            VectorStoreError: the vector is not finite, or zero.
+            IndexDamaged: the file cannot be read.
+        """
+        ...
+
+    def explain(self, source: str, path: str) -> ExplainedDocument:
+        """All the index knows of one path (NFC and NFD spellings are the same here)."""
+        ...
+
+    def stats(self) -> IndexStats:
+        """Counts and sizes."""
+        ...
+
+    def verify(self) -> list[str]:
+        """Every way in which the index contradicts itself, one sentence each; [] when sound.
+
+        Compares documents, chunks, vectors (a checksum each), ledger and fingerprint, and runs the
+        store's own integrity check.
+        """
+        ...
+
+    def repair(self) -> int:
+        """Forget documents that ``verify`` would complain of, so that the next run writes them
+        again; how many. Needs the lease."""
+        ...
+
+    def finish(self) -> None:
+        """End of a run: compact where it pays, leave no deleted bytes in any file. Needs the lease."""
+        ...
+
+    def promote(self) -> None:
+        """Make this generation the one that readers open; atomic, idempotent."""
+        ...
+
+    def close(self) -> None:
+        """Release connections; the object is not used afterwards."""
+        ...
