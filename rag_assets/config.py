@@ -1,0 +1,451 @@
+"""``rag_assets.yaml``: read with positions, checked, turned into one immutable ``Config``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from rag_assets.errors import ConfigurationError
+from rag_assets.project import CONFIG_NAME, config_path
+
+__all__ = ["Config", "Partition", "SourceSettings", "find_config", "load_config"]
+
+Position = tuple[int, int]
+"""1-based line and column."""
+
+DEEPEST_KEY: Final = 20
+
+IMPORT_PATH: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
+"""``package.module:Class``: how an integrator names a class of their own."""
+
+
+def find_config(path: str | os.PathLike[str] | None = None) -> Path:
+    """The configuration file: ``path``, else ``$RAG_ASSETS_CONFIG``, else ./rag_assets.yaml.
+
+    Raises:
+        ConfigurationError: it does not exist; the message says where it was looked for.
+    """
+    return config_path(path)
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _relative_path(value: str) -> str:
+    """Reject what could leave the root, or never match anything."""
+    if not value.strip():
+        raise ValueError("must not be blank")
+    if value.startswith(("/", "\\")) or re.match(r"[A-Za-z]:", value):
+        raise ValueError(f"{value!r} is absolute; write it relative to the root")
+    if ".." in value.replace("\\", "/").split("/"):
+        raise ValueError(f"{value!r} contains '..'; write it relative to the root")
+    return value
+
+
+def _tag(value: str) -> str:
+    if not re.fullmatch(r"[\w.:@-]+", value):
+        raise ValueError(f"{value!r} is not an ACL tag; use letters, digits and . : _ - @")
+    return value
+
+
+RelativePath = Annotated[str, AfterValidator(_relative_path)]
+AclTag = Annotated[str, AfterValidator(_tag)]
+
+
+class AclSettings(_Strict):
+    """Who may see the documents of a source."""
+
+    default: tuple[AclTag, ...] = ()
+    """Tags of every document of the source; empty: its documents are visible to nobody."""
+
+
+class SourceSettings(_Strict):
+    """One source of documents."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
+    kind: str = "markdown"
+    """``markdown``, or ``package.module:Class`` for a ``Source`` of your own."""
+    root: Path | None = None
+    """Folder of the tree, relative to the configuration file."""
+    excluded_paths: tuple[RelativePath, ...] = ()
+    included_paths: tuple[RelativePath, ...] = ()
+    shards: int = Field(default=1, ge=1, le=1000)
+    acl: AclSettings = AclSettings()
+    url: str | None = None
+    """Template of citation URLs: ``https://docs.example.org/{path}``; {source} is known too."""
+    max_file_bytes: int = Field(default=10_000_000, ge=1)
+    max_removed_fraction: float = Field(default=0.5, ge=0.0, le=1.0)
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Keyword arguments for a ``Source`` class of your own."""
+
+    @field_validator("root", mode="before")
+    @classmethod
+    def _root(cls, value: object) -> object:
+        return Path(value) if isinstance(value, str) and value.strip() else value
+
+    @field_validator("kind")
+    @classmethod
+    def _kind(cls, value: str) -> str:
+        if "passbolt" in value.casefold():
+            raise ValueError("Passbolt holds secrets and is never indexed")
+        if value != "markdown" and not IMPORT_PATH.match(value):
+            raise ValueError(f"{value!r} is unknown; use 'markdown' or 'package.module:Class'")
+        return value
+
+    @field_validator("url")
+    @classmethod
+    def _url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if "{path}" not in value:
+            raise ValueError("must contain {path}")
+        if unknown := set(re.findall(r"\{([^{}]*)\}", value)) - {"path", "source"}:
+            raise ValueError(f"unknown placeholder {{{min(unknown)}}}; use {{path}} or {{source}}")
+        if not re.match(r"(https?|file)://", value):
+            raise ValueError("must begin with https://, http:// or file://")
+        return value
+
+    @model_validator(mode="after")
+    def _needs_root(self) -> SourceSettings:
+        if self.kind == "markdown" and self.root is None:
+            raise ValueError("root is missing: the folder to index")
+        return self
+
+
+class ChunkSettings(_Strict):
+    """How documents are cut into passages; sizes in estimated tokens (words x 1.33)."""
+
+    size: int = Field(default=512, gt=0)
+    overlap: int = Field(default=64, ge=0)
+    anchor_style: Literal["github", "mkdocs", "gitlab"] = "github"
+    chunker: str | None = Field(default=None, pattern=IMPORT_PATH.pattern.replace(r"\Z", "$"))
+    """``package.module:Class`` of a ``Chunker`` of your own."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _overlap_fits(self) -> ChunkSettings:
+        if self.overlap >= self.size:
+            raise ValueError(f"overlap ({self.overlap}) must be smaller than size ({self.size})")
+        return self
+
+
+class EmbeddingSettings(_Strict):
+    """Which model turns texts into vectors, and how it is reached."""
+
+    backend: str = "local"
+    """``local``, ``fast``, ``http``, or ``package.module:Class`` for an ``Embedder`` of yours."""
+    url: str | None = None
+    model: str | None = None
+    """``http``: the model the server must name; any other is refused."""
+    batch_size: int = Field(default=64, ge=1, le=4096)
+    threads: int = Field(default=0, ge=0)
+    """``local``: threads of the model; 0 takes every core."""
+    precision: Literal["int8", "q4"] | None = None
+    """``local``: arithmetic of the model; unset takes the measured best."""
+    max_tokens: int = Field(default=512, ge=16)
+    """What the model reads at most; longer texts are embedded by windows and averaged."""
+    timeout_seconds: float = Field(default=30.0, gt=0)
+    connect_timeout_seconds: float = Field(default=5.0, gt=0)
+    deadline_seconds: float = Field(default=120.0, gt=0)
+    """One request, first byte to last."""
+    retries: int = Field(default=4, ge=0, le=20)
+    retry_after_cap_seconds: float = Field(default=30.0, ge=0)
+    concurrency: int = Field(default=1, ge=1, le=64)
+    """``http``: requests in flight at once."""
+    keep_unused_days: float = Field(default=30.0, ge=0)
+    """How long the cache keeps vectors (never texts) of passages that are gone; 0: not at all."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+
+    @field_validator("timeout_seconds", "connect_timeout_seconds", "deadline_seconds",
+                     "retry_after_cap_seconds", "keep_unused_days", mode="before")  # fmt: skip
+    @classmethod
+    def _number(cls, value: object) -> object:
+        return float(value) if type(value) is int else value
+
+    @field_validator("backend")
+    @classmethod
+    def _backend(cls, value: str) -> str:
+        if value not in ("local", "fast", "http") and not IMPORT_PATH.match(value):
+            raise ValueError(
+                f"{value!r} is unknown; use 'local', 'fast', 'http' or 'package.module:Class'"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _needs_url(self) -> EmbeddingSettings:
+        if self.backend == "http" and not (self.url or "").startswith(("http://", "https://")):
+            raise ValueError("url is missing: where the embedding service listens (http://...)")
+        return self
+
+
+class IndexSettings(_Strict):
+    """Where vectors are kept and how long a writer waits for another."""
+
+    backend: str = "sqlite"
+    """``sqlite``, or ``package.module:Class`` for a ``VectorStore`` of your own."""
+    wait_seconds: float = Field(default=300.0, ge=0)
+    options: Mapping[str, Any] = Field(default_factory=dict)
+
+    @field_validator("wait_seconds", mode="before")
+    @classmethod
+    def _number(cls, value: object) -> object:
+        return float(value) if type(value) is int else value
+
+    @field_validator("backend")
+    @classmethod
+    def _backend(cls, value: str) -> str:
+        if value != "sqlite" and not IMPORT_PATH.match(value):
+            raise ValueError(f"{value!r} is unknown; use 'sqlite' or 'package.module:Class'")
+        return value
+
+
+class RetrievalSettings(_Strict):
+    """Defaults of a search."""
+
+    k: int = Field(default=10, ge=1, le=4096)
+
+
+class AutomationSettings(_Strict):
+    """When Dagster looks for changes by itself."""
+
+    look_every_seconds: int = Field(default=60, ge=5)
+    reconcile_cron: str = "0 3 * * *"
+
+    @field_validator("reconcile_cron")
+    @classmethod
+    def _cron(cls, value: str) -> str:
+        if len(value.split()) != 5:
+            raise ValueError(f"{value!r} is not a cron schedule of five fields")
+        return value
+
+
+class Partition(_Strict):
+    """The unit of work: one source, or one of its shards."""
+
+    key: str
+    source: str
+    shard_index: int = 0
+    shard_count: int = 1
+
+
+class Config(_Strict):
+    """Everything ``rag_assets.yaml`` says, checked; paths are absolute."""
+
+    data_dir: Path = Path(".rag_assets")
+    sources: tuple[SourceSettings, ...] = Field(min_length=1)
+    chunk: ChunkSettings = ChunkSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    index: IndexSettings = IndexSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    automation: AutomationSettings = AutomationSettings()
+
+    _path: Path = PrivateAttr(default=Path(CONFIG_NAME))
+    _positions: dict[tuple[str | int, ...], Position] = PrivateAttr(default_factory=dict)
+
+    @field_validator("data_dir", mode="before")
+    @classmethod
+    def _data_dir(cls, value: object) -> object:
+        return Path(value) if isinstance(value, str) and value.strip() else value
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Config:
+        seen: set[str] = set()
+        for key in (p.key for p in self.partitions()):
+            if key.casefold() in seen:
+                raise ValueError(f"two sources give the partition {key!r}; rename one of them")
+            seen.add(key.casefold())
+        return self
+
+    @property
+    def path(self) -> Path:
+        """The file this was read from."""
+        return self._path
+
+    def partitions(self, sources: Sequence[str] | None = None) -> list[Partition]:
+        """Partitions of all sources, or of the named ones, in the file's order.
+
+        Raises:
+            ConfigurationError: a name is not configured.
+        """
+        known = {source.name for source in self.sources}
+        for name in sources or ():
+            if name not in known:
+                raise ConfigurationError(
+                    f"{self._path}: no source is named {name!r}; "
+                    f"there are: {', '.join(sorted(known))}"
+                )
+        return [
+            partition
+            for source in self.sources
+            if not sources or source.name in sources
+            for partition in _shards(source)
+        ]
+
+    def partition(self, key: str) -> Partition:
+        """The partition of that key.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        for partition in self.partitions():
+            if partition.key == key:
+                return partition
+        keys = ", ".join(p.key for p in self.partitions())
+        raise ConfigurationError(f"{self._path}: no partition {key!r}; there are: {keys}")
+
+    def source(self, name: str) -> SourceSettings:
+        """The settings of one source.
+
+        Raises:
+            ConfigurationError: there is none of that name.
+        """
+        self.partitions([name])
+        return next(source for source in self.sources if source.name == name)
+
+    def line_of(self, *key: str | int) -> int | None:
+        """1-based line of a key in the file, for messages."""
+        position = self._positions.get(key)
+        return position[0] if position else None
+
+
+def _shards(source: SourceSettings) -> Iterator[Partition]:
+    if source.shards == 1:
+        yield Partition(key=source.name, source=source.name)
+        return
+    for index in range(source.shards):
+        yield Partition(
+            key=f"{source.name}-{index + 1}of{source.shards}",
+            source=source.name,
+            shard_index=index,
+            shard_count=source.shards,
+        )
+
+
+def load_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
+    """Read and check the configuration file.
+
+    Raises:
+        ConfigurationError: ``file:line:column key: what is wrong`` for every fault, a line each.
+    """
+    if isinstance(path, Config):
+        return path
+    file = find_config(path)
+    data, positions = _read(file)
+    try:
+        config = Config.model_validate(data)
+    except ValidationError as exc:
+        raise ConfigurationError(_explain(file, exc, positions)) from None
+    base = file.parent
+    resolved = config.model_copy(
+        update={
+            "data_dir": _absolute(base, config.data_dir),
+            "sources": tuple(
+                s.model_copy(update={"root": _absolute(base, s.root)}) if s.root else s
+                for s in config.sources
+            ),
+        }
+    )
+    resolved._path = file
+    resolved._positions = positions
+    return resolved
+
+
+def _absolute(base: Path, path: Path) -> Path:
+    return Path(os.path.normpath(base / path.expanduser()))
+
+
+def _read(file: Path) -> tuple[Any, dict[tuple[str | int, ...], Position]]:
+    """The file as plain data, with the position of every key and item."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise ConfigurationError(f"{file}: not UTF-8 (byte {exc.start}); save it as UTF-8") from exc
+    except OSError as exc:
+        raise ConfigurationError(f"{file}: cannot be read: {exc.strerror}") from exc
+    try:
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as exc:
+        mark = getattr(exc, "problem_mark", None)
+        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        problem = getattr(exc, "problem", None) or str(exc)
+        raise ConfigurationError(f"{file}{where} not valid YAML: {problem}") from exc
+    if root is None:
+        raise ConfigurationError(f"{file}: empty; `rag-assets init` writes a commented one")
+    positions: dict[tuple[str | int, ...], Position] = {}
+    return _plain(file, root, (), positions, set()), positions
+
+
+def _plain(
+    file: Path,
+    node: yaml.Node,
+    key: tuple[str | int, ...],
+    positions: dict[tuple[str | int, ...], Position],
+    seen: set[int],
+) -> Any:
+    if id(node) in seen:
+        line, column = node.start_mark.line + 1, node.start_mark.column + 1
+        raise ConfigurationError(f"{file}:{line}:{column} aliases are not supported; write it out")
+    seen.add(id(node))
+    positions.setdefault(key, (node.start_mark.line + 1, node.start_mark.column + 1))
+    if len(key) > DEEPEST_KEY:
+        raise ConfigurationError(f"{file}:{node.start_mark.line + 1} nested too deeply")
+    if isinstance(node, yaml.MappingNode):
+        mapping: dict[str, Any] = {}
+        for name_node, value_node in node.value:
+            name = str(name_node.value)
+            child = (*key, name)
+            line, column = name_node.start_mark.line + 1, name_node.start_mark.column + 1
+            if name in mapping:
+                raise ConfigurationError(f"{file}:{line}:{column} {_dotted(child)}: set twice")
+            positions[child] = (line, column)
+            mapping[name] = _plain(file, value_node, child, positions, seen)
+        return mapping
+    if isinstance(node, yaml.SequenceNode):
+        return tuple(_plain(file, n, (*key, i), positions, seen) for i, n in enumerate(node.value))
+    constructor = yaml.constructor.SafeConstructor()
+    try:
+        return constructor.construct_document(node)
+    except (yaml.YAMLError, ValueError) as exc:
+        line, column = node.start_mark.line + 1, node.start_mark.column + 1
+        raise ConfigurationError(
+            f"{file}:{line}:{column} {_dotted(key)}: not readable: {exc}"
+        ) from exc
+
+
+def _dotted(key: Sequence[str | int]) -> str:
+    return ".".join(str(part) for part in key) or "(file)"
+
+
+def _explain(
+    file: Path, exc: ValidationError, positions: Mapping[tuple[str | int, ...], Position]
+) -> str:
+    lines = []
+    for error in exc.errors():
+        key = tuple(error["loc"])
+        at = key
+        while at and at not in positions:
+            at = at[:-1]
+        line, column = positions.get(at, (1, 1))
+        message = error["msg"].removeprefix("Value error, ")
+        if error["type"] == "extra_forbidden":
+            message = "unknown key"
+        elif error["type"] == "missing":
+            message = "missing"
+        lines.append(f"{file}:{line}:{column} {_dotted(key)}: {message}")
+    return "\n".join(lines)
