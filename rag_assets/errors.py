@@ -11,6 +11,7 @@
         * ``InvalidInput``             these texts will never be accepted: not retried
         * ``Unavailable``              the embedder cannot answer now: retried, then the run fails
         * ``MalformedResponse``        the embedder answered something that is not its contract
+    * ``AssetError``               an asset's Parquet file could not be read or written
     * ``VectorStoreError``         the index could not be read or written
         * ``ExtensionUnavailable``     SQLite or sqlite-vec is missing or too old
         * ``DimensionMismatch``        vectors of another dimension than the index holds
@@ -57,9 +58,14 @@ class ChunkingError(RagError):
 class EmbeddingError(RagError):
     """An embedder could not give vectors."""
 
+    texts_suspected: bool = False
+    """The texts themselves may be the cause: trying them in smaller batches may single it out."""
+
 
 class InvalidInput(EmbeddingError):
     """The embedder refuses these texts; sending them again will not help."""
+
+    texts_suspected = True
 
 
 class Unavailable(EmbeddingError):
@@ -68,6 +74,10 @@ class Unavailable(EmbeddingError):
 
 class MalformedResponse(EmbeddingError):
     """The embedder answered something that is not its contract."""
+
+
+class AssetError(RagError):
+    """An asset's Parquet file could not be read or written."""
 
 
 class VectorStoreError(RagError):

@@ -69,11 +69,11 @@ class SourceFile:
     content_hash: str
     """sha256 (hex) of ``content``."""
     modified_at: str | None
-    """ISO 8601, UTC, whole seconds (``2026-03-01T09:30:00Z``): when this content was last changed."""
+    """ISO 8601, UTC, whole seconds (``2026-03-01T09:30:00Z``): when this content last changed."""
     acl_tags: tuple[str, ...]
     """Sorted, without duplicates. Empty: visible to nobody."""
     version: str
-    """The source's own change marker (stat signature, blob SHA, ETag ...); opaque to later stages."""
+    """The source's own change marker (stat signature, blob SHA, ETag ...); opaque to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +95,17 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class SourceListing:
-    """A complete listing of one partition of a source. An incomplete one is never built: it raises."""
+    """A complete listing of one partition of a source; an incomplete one raises instead."""
 
     source: str
     files: tuple[SourceFile, ...]
     left_out: tuple[LeftOut, ...]
     other_files: int
-    """How many files are not documents at all (images, code ...): counted, not listed one by one."""
+    """How many files are not documents at all (images, code ...): counted, not listed."""
     look_state: Mapping[str, Any]
-    """What ``Source.look`` needs next time to tell cheaply that nothing changed; JSON-able, opaque."""
+    """What ``Source.look`` needs to tell cheaply that nothing changed; JSON-able, opaque."""
     read: int = 0
-    """How many files were opened and read (the others were carried over by their ``version``)."""
+    """How many files were opened and read (others were carried over by their ``version``)."""
 
 
 @dataclass(frozen=True, slots=True)

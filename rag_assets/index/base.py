@@ -145,6 +145,10 @@ class VectorStore(Protocol):
         """Partition -> data version last recorded."""
         ...
 
+    def forget_partition(self, partition: str) -> None:
+        """Take back what ``record_partition`` said."""
+        ...
+
     def search(
         self,
         vector: Vectors,
@@ -179,6 +183,10 @@ class VectorStore(Protocol):
         Compares documents, chunks, vectors (a checksum each), ledger and fingerprint, and runs the
         store's own integrity check.
         """
+        ...
+
+    def quick_check(self) -> list[str]:
+        """The contradictions that comparing counts shows in a few ms; [] when there is none."""
         ...
 
     def repair(self) -> int:

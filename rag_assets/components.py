@@ -1,0 +1,226 @@
+"""Build what the configuration names: sources, chunker, embedder, index, retriever.
+
+Each can be a class of the integrator's own (``package.module:Class``); it is called with the
+``options`` of its section as keyword arguments. Heavy modules are imported only when they are used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rag_assets.errors import ConfigurationError, IndexMissing
+from rag_assets.fingerprints import SOURCES_VERSION, fingerprint
+from rag_assets.project import DataFolder
+
+if TYPE_CHECKING:
+    import os
+
+    from rag_assets.chunking.base import Chunker
+    from rag_assets.config import Config, Partition
+    from rag_assets.embeddings.base import Embedder
+    from rag_assets.index.base import VectorStore
+    from rag_assets.retrieval import Retriever
+    from rag_assets.sources.base import Source
+
+
+def build_source(config: Config, partition: Partition) -> Source:
+    """The source of one partition.
+
+    Raises:
+        ConfigurationError: the class cannot be imported or does not take its options.
+    """
+    settings = config.source(partition.source)
+    if settings.kind != "markdown":
+        options = dict(settings.options, name=settings.name, settings=settings)
+        if partition.shard_count > 1:
+            options["shard"] = (partition.shard_index, partition.shard_count)
+        built: Source = _construct(
+            config, settings.kind, options, "Source", f"source {settings.name}"
+        )
+        return built
+    from rag_assets.sources.markdown_tree import MarkdownTree
+    from rag_assets.sources.shards import Shard
+
+    assert settings.root is not None  # the model requires it for this kind
+    index = [s.name for s in config.sources].index(settings.name)
+    shard = Shard(partition.shard_index, partition.shard_count)
+    return MarkdownTree(
+        settings.name,
+        settings.root,
+        excluded_paths=settings.excluded_paths,
+        included_paths=settings.included_paths,
+        acl_tags=settings.acl.default,
+        url_template=settings.url,
+        max_file_bytes=settings.max_file_bytes,
+        skip_directories=(config.data_dir,),
+        shard=shard if partition.shard_count > 1 else None,
+        config_locations=_rule_locations(config, index),
+    )
+
+
+def _rule_locations(config: Config, index: int) -> Mapping[str, tuple[str, int]]:
+    """Where each excluded or included path stands in the file, for `explain`."""
+    locations = {}
+    settings = config.sources[index]
+    for key in ("excluded_paths", "included_paths"):
+        for number, rule in enumerate(getattr(settings, key)):
+            line = config.line_of("sources", index, key, number)
+            if line is not None:
+                locations[rule] = (config.path.name, line)
+    return locations
+
+
+def source_fingerprint(config: Config, partition: Partition) -> str:
+    """Changes whenever the same tree could give another listing."""
+    settings = config.source(partition.source)
+    return fingerprint(
+        SOURCES_VERSION,
+        settings.model_dump(mode="json", exclude={"shards", "max_removed_fraction"}),
+        partition.shard_index,
+        partition.shard_count,
+    )
+
+
+def build_chunker(config: Config) -> Chunker:
+    """The configured chunker.
+
+    Raises:
+        ChunkingError: its settings are impossible.
+        ConfigurationError: a class of the user's own cannot be built.
+    """
+    if config.chunk.chunker is not None:
+        built: Chunker = _construct(
+            config, config.chunk.chunker, config.chunk.options, "Chunker", "chunk.chunker"
+        )
+        return built
+    from rag_assets.chunking.markdown import MarkdownChunker
+
+    return MarkdownChunker(
+        config.chunk.size,
+        config.chunk.overlap,
+        anchor_style=config.chunk.anchor_style,
+        limit_tokens=config.embedding.max_tokens,
+    )
+
+
+def build_embedder(config: Config) -> Embedder:
+    """The configured embedder; nothing is loaded and nothing is called yet.
+
+    Raises:
+        ConfigurationError: a class of the user's own cannot be built, or an extra is missing.
+    """
+    settings = config.embedding
+    if settings.backend == "local":
+        from rag_assets.embeddings.local import LocalEmbedder
+
+        precision = {} if settings.precision is None else {"precision": settings.precision}
+        return LocalEmbedder(
+            DataFolder(config.data_dir).models,
+            threads=settings.threads,
+            batch_size=settings.batch_size,
+            **precision,
+        )
+    if settings.backend == "fast":
+        from rag_assets.embeddings.fast import FastEmbedder
+
+        return FastEmbedder(batch_size=settings.batch_size)
+    if settings.backend == "http":
+        from rag_assets.embeddings.http import HttpEmbedder
+
+        assert settings.url is not None  # the model requires it for this backend
+        return HttpEmbedder(
+            settings.url,
+            model=settings.model,
+            batch_size=settings.batch_size,
+            timeout_seconds=settings.timeout_seconds,
+            connect_timeout_seconds=settings.connect_timeout_seconds,
+            deadline_seconds=settings.deadline_seconds,
+            retries=settings.retries,
+            retry_after_cap_seconds=settings.retry_after_cap_seconds,
+            max_tokens=settings.max_tokens,
+            concurrency=settings.concurrency,
+        )
+    built: Embedder = _construct(
+        config, settings.backend, settings.options, "Embedder", "embedding.backend"
+    )
+    return built
+
+
+def open_index(config: Config, *, build_id: str | None = None) -> VectorStore:
+    """The index to write: the live generation, or the unpromoted one of that build.
+
+    Raises:
+        VectorStoreError: it cannot be opened.
+        ConfigurationError: a class of the user's own cannot be built.
+    """
+    if config.index.backend == "sqlite":
+        from rag_assets.index.generations import IndexDirectory
+
+        return IndexDirectory(DataFolder(config.data_dir).index).writable_store(build_id)
+    options = dict(config.index.options, build_id=build_id)
+    built: VectorStore = _construct(
+        config, config.index.backend, options, "VectorStore", "index.backend"
+    )
+    return built
+
+
+def open_reader(config: Config) -> VectorStore:
+    """The live index, for reading only.
+
+    Raises:
+        IndexMissing: nothing was indexed yet.
+    """
+    if config.index.backend != "sqlite":
+        return open_index(config)
+    from rag_assets.index.generations import IndexDirectory
+
+    store = IndexDirectory(DataFolder(config.data_dir).index).live_store()
+    if store is None:
+        raise IndexMissing(
+            f"{config.data_dir}: there is no index yet; run `rag-assets ingest` to build it"
+        )
+    return store
+
+
+def prune_generations(config: Config) -> None:
+    """Delete the generations before the live one, with every text they still hold."""
+    if config.index.backend == "sqlite":
+        from rag_assets.index.generations import IndexDirectory
+
+        IndexDirectory(DataFolder(config.data_dir).index).prune()
+
+
+def build_retriever(config: str | os.PathLike[str] | Config | None = None) -> Retriever:
+    """A retriever over the live index with the configured embedder.
+
+    Raises:
+        ConfigurationError: the configuration is missing or wrong.
+    """
+    from rag_assets.config import load_config
+    from rag_assets.retrieval import Retriever
+
+    loaded = load_config(config)
+    return Retriever(
+        lambda: open_reader(loaded), build_embedder(loaded), default_k=loaded.retrieval.k
+    )
+
+
+def _construct(
+    config: Config, import_path: str, options: Mapping[str, Any], contract: str, key: str
+) -> Any:
+    module_name, _, name = import_path.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError) as exc:
+        raise ConfigurationError(
+            f"{config.path} {key}: {import_path!r} cannot be imported ({exc}); "
+            f"it must name a class that implements {contract}"
+        ) from exc
+    try:
+        return factory(**options)
+    except TypeError as exc:
+        raise ConfigurationError(
+            f"{config.path} {key}: {import_path!r} does not take its options: {exc}"
+        ) from exc

@@ -1,0 +1,417 @@
+"""One configured pipeline: builds its components once and runs the five steps of a partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+
+from rag_assets import components
+from rag_assets.changes import remember_indexed, remember_look
+from rag_assets.chunking.base import Chunker
+from rag_assets.config import Config, Partition
+from rag_assets.embeddings.base import Embedder
+from rag_assets.embeddings.cache import EmbeddingCache
+from rag_assets.errors import AssetError, IndexMissing, Unavailable, VectorStoreError
+from rag_assets.fingerprints import DOCUMENTS_VERSION, INDEX_VERSION, fingerprint
+from rag_assets.index.base import VectorStore
+from rag_assets.index.schema import check_fingerprint
+from rag_assets.models import EmbedderHealth, IndexFingerprint, IngestRun, SourceListing
+from rag_assets.pipeline import steps, tables
+from rag_assets.pipeline.indexing import index_partition, utc_now, wanted
+from rag_assets.pipeline.progress import Progress, silent
+from rag_assets.pipeline.steps import StepResult
+from rag_assets.pipeline.storage import AssetFiles
+from rag_assets.project import DataFolder
+from rag_assets.sources.shards import Shard
+
+SECONDS_PER_DAY: Final = 86_400.0
+
+ASSETS: Final = ("source_files", "parsed_documents", "chunks", "embeddings")
+"""The assets that are kept as files, in the order in which they are made."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What one run was asked to do."""
+
+    run_id: str
+    build_id: str | None = None
+    """Set: write into the unpromoted index generation of that build."""
+    reprocess: bool = False
+    """Carry nothing over from earlier tables; vectors still come from the cache."""
+    reread: bool = False
+    """Read every file again, whatever its change marker says."""
+    removals_confirmed: bool = False
+
+
+class Pipeline:
+    """The steps and their components. Not thread-safe; use one object per run."""
+
+    def __init__(self, config: Config, progress: Progress = silent) -> None:
+        self.config = config
+        self.data = DataFolder(config.data_dir)
+        self.files = AssetFiles(self.data.assets)
+        self.progress = progress
+
+    @cached_property
+    def chunker(self) -> Chunker:
+        """Built on first use."""
+        return components.build_chunker(self.config)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """Built on first use; the model is loaded when the first text is embedded."""
+        return components.build_embedder(self.config)
+
+    @cached_property
+    def health(self) -> EmbedderHealth:
+        """What the embedder says of itself, asked once per run.
+
+        Raises:
+            Unavailable: it does not answer, or says that it is not well.
+        """
+        health = self.embedder.health()
+        if health.status != "ok":
+            raise Unavailable(f"embedder {health.model!r} says it is {health.status!r}, not 'ok'")
+        return health
+
+    @cached_property
+    def cache(self) -> EmbeddingCache:
+        """The embedding cache of the data folder."""
+        return EmbeddingCache(self.data.cache)
+
+    @cached_property
+    def index_fingerprint(self) -> IndexFingerprint:
+        """What the index must be made of to belong to this configuration."""
+        return IndexFingerprint(
+            self.embedder.fingerprint, self.health.dim, self.chunker.fingerprint
+        )
+
+    def source_stage(self, partition: Partition) -> str:
+        """Fingerprint of ``source_files``."""
+        return components.source_fingerprint(self.config, partition)
+
+    @property
+    def documents_stage(self) -> str:
+        """Fingerprint of ``parsed_documents``."""
+        return fingerprint("documents", DOCUMENTS_VERSION)
+
+    @property
+    def chunks_stage(self) -> str:
+        """Fingerprint of ``chunks``."""
+        return fingerprint("chunks", self.documents_stage, self.chunker.fingerprint)
+
+    @property
+    def embeddings_stage(self) -> str:
+        """Fingerprint of ``embeddings``."""
+        return fingerprint("embeddings", self.embedder.fingerprint)
+
+    def target_version(self, listing_version: str) -> str:
+        """What the index records for a partition that is up to date with that listing."""
+        stages = (self.documents_stage, self.chunks_stage, self.embeddings_stage, INDEX_VERSION)
+        return steps.partition_version(listing_version, *stages)
+
+    def list_files(
+        self, partition: Partition, previous: pa.Table | None, options: RunOptions
+    ) -> tuple[StepResult, SourceListing]:
+        """List and read the partition; nothing is written."""
+        return steps.list_files(
+            components.build_source(self.config, partition),
+            previous,
+            reread=options.reread or options.reprocess,
+            stage=self.source_stage(partition),
+            max_removed_fraction=self.config.source(partition.source).max_removed_fraction,
+            removals_confirmed=options.removals_confirmed,
+        )
+
+    def source_files(
+        self, partition: Partition, previous: pa.Table | None, options: RunOptions
+    ) -> StepResult:
+        """The partition's files, and what the next cheap look compares with."""
+        result, listing = self.list_files(partition, previous, options)
+        remember_look(
+            self.data,
+            partition.key,
+            listing.look_state,
+            listing_version=result.data_version,
+            stage=self.source_stage(partition),
+        )
+        return result
+
+    def parsed_documents(
+        self, files: pa.Table, previous: pa.Table | None, options: RunOptions
+    ) -> StepResult:
+        """The partition's documents."""
+        return steps.parse_documents(
+            files,
+            None if options.reprocess else previous,
+            stage=self.documents_stage,
+            progress=self.progress,
+        )
+
+    def chunks(
+        self, parsed: pa.Table, previous: pa.Table | None, options: RunOptions
+    ) -> StepResult:
+        """The partition's passages."""
+        return steps.chunk_documents(
+            parsed,
+            None if options.reprocess else previous,
+            self.chunker,
+            stage=self.chunks_stage,
+            progress=self.progress,
+        )
+
+    def embeddings(
+        self, chunked: pa.Table, previous: pa.Table | None, options: RunOptions
+    ) -> StepResult:
+        """The vectors of the partition's passages.
+
+        Raises:
+            FingerprintMismatch: the index holds vectors of another model; nothing is embedded.
+        """
+        if options.build_id is None:
+            self.refuse_other_fingerprint()
+        return steps.embed_chunks(
+            chunked,
+            None if options.reprocess else previous,
+            self.embedder,
+            self.cache,
+            dim=self.health.dim,
+            stage=self.embeddings_stage,
+            run_id=options.run_id,
+            progress=self.progress,
+        )
+
+    def refuse_other_fingerprint(self) -> None:
+        """Make sure that the live index, if there is one, was made by this model and chunker.
+
+        Raises:
+            FingerprintMismatch, DimensionMismatch: it was not; the message has the way out.
+        """
+        try:
+            store = components.open_reader(self.config)
+        except IndexMissing:
+            return
+        try:
+            held = store.fingerprint()
+        finally:
+            store.close()
+        if held is not None:
+            check_fingerprint(held, self.index_fingerprint, self.data.index)
+
+    def vector_index(
+        self,
+        partition: Partition,
+        parsed: pa.Table,
+        chunked: pa.Table,
+        embedded: pa.Table,
+        options: RunOptions,
+        *,
+        started_at: str | None = None,
+    ) -> tuple[IngestRun, str]:
+        """Bring the index to what the tables say; the run's row and the partition's data version.
+
+        Raises:
+            AssetError: the tables were not made from one another.
+            IndexLocked: somebody else is writing.
+            FingerprintMismatch: the index holds another model's vectors.
+        """
+        version = self.target_version(_chain(partition, parsed, chunked, embedded))
+        began = time.monotonic()
+        counted = tables.stamp_of(embedded)
+        fresh = counted.get("embedded", 0) if counted.get("run_id") == options.run_id else 0
+        run = IngestRun(
+            run_id=options.run_id,
+            partition=partition.key,
+            source=partition.source,
+            started_at=started_at or utc_now(),
+            finished_at=None,
+            status="running",
+            chunks_embedded=fresh,
+        )
+        with self._writing(partition, options) as store:
+            store.record_run(run)
+            if store.quick_check():
+                store.repair()
+            shard = Shard(partition.shard_index, partition.shard_count)
+            run = index_partition(
+                store,
+                wanted(parsed, chunked, embedded),
+                run,
+                shard=shard if partition.shard_count > 1 else None,
+                version=version,
+                progress=self.progress,
+            )
+            if options.build_id is None:
+                drop_unconfigured(store, self.config, self.files)
+            store.finish()
+            run = replace(
+                run, finished_at=utc_now(), duration_seconds=round(time.monotonic() - began, 3)
+            )
+            store.record_run(run)
+            self._promote_when_complete(store, options)
+        self.forget_unused_embeddings()
+        self.refresh_state()
+        return run, version
+
+    def run(self, partition: Partition, options: RunOptions) -> IngestRun:
+        """All five steps, one after the other, without Dagster; tables are kept as it would.
+
+        Raises:
+            RagError: whatever a step raises; tables of earlier steps stay, the index is unchanged.
+        """
+        key = partition.key
+        made = self.source_files(partition, self.files.read("source_files", key), options)
+        self.files.write("source_files", key, made.table)
+        steps_left = (self.parsed_documents, self.chunks, self.embeddings)
+        results = [made.table]
+        for asset, step in zip(ASSETS[1:], steps_left, strict=True):
+            made = step(results[-1], self.files.read(asset, key), options)
+            self.files.write(asset, key, made.table)
+            results.append(made.table)
+        _, parsed, chunked, embedded = results
+        run, _ = self.vector_index(partition, parsed, chunked, embedded, options)
+        return run
+
+    @contextmanager
+    def _writing(self, partition: Partition, options: RunOptions) -> Iterator[VectorStore]:
+        store = components.open_index(self.config, build_id=options.build_id)
+        try:
+            store.initialize(self.index_fingerprint)
+            with store.writing(
+                run_id=options.run_id,
+                partition=partition.key,
+                wait_seconds=self.config.index.wait_seconds,
+            ):
+                yield store
+        finally:
+            store.close()
+
+    def _promote_when_complete(self, store: VectorStore, options: RunOptions) -> None:
+        """A new generation goes live once every configured partition is in it."""
+        keys = {p.key for p in self.config.partitions()}
+        if options.build_id is not None and keys <= store.partitions().keys():
+            store.promote()
+            components.prune_generations(self.config)
+
+    def record_failure(
+        self, partition: Partition, run_id: str, started_at: str, error: str
+    ) -> None:
+        """A row of ``ingest_run`` for a run that failed; none when there is no index yet."""
+        try:
+            components.open_reader(self.config).close()
+        except IndexMissing:
+            return
+        store = components.open_index(self.config)
+        try:
+            store.record_run(
+                IngestRun(
+                    run_id=run_id,
+                    partition=partition.key,
+                    source=partition.source,
+                    started_at=started_at,
+                    finished_at=utc_now(),
+                    status="failed",
+                    error=error,
+                )
+            )
+        finally:
+            store.close()
+
+    def forget_unused_embeddings(self) -> None:
+        """Drop cached vectors that no partition uses and that have been unused for long enough."""
+        used: set[str] = set()
+        for partition in self.config.partitions():
+            used |= self.files.column("embeddings", partition.key, "content_hash")
+        self.cache.forget_unused(
+            self.embedder.fingerprint,
+            used,
+            older_than_seconds=self.config.embedding.keep_unused_days * SECONDS_PER_DAY,
+        )
+
+    def recorded_partitions(self) -> dict[str, str]:
+        """What the live index says it holds: partition -> version; empty without an index."""
+        try:
+            store = components.open_reader(self.config)
+        except IndexMissing:
+            return {}
+        try:
+            return dict(store.partitions())
+        finally:
+            store.close()
+
+    def vectors_known(self, partition: str, hashes: set[str]) -> set[str]:
+        """Which of these texts have a vector already, in the last table or in the cache."""
+        known: set[str] = set()
+        previous = self.files.read("embeddings", partition)
+        schema = tables.embeddings_schema(self.health.dim)
+        previous = tables.same_stage(previous, self.embeddings_stage, schema)
+        if previous is not None:
+            good = previous.filter(pa.compute.is_null(previous["rejected"]))
+            known = set(good["content_hash"].to_pylist())
+        missing = sorted(hashes - known)
+        return known | set(self.cache.get_many(self.embedder.fingerprint, "passage", missing))
+
+    def refresh_state(self) -> None:
+        """Say on disk whether the index is up to date with every partition's last listing."""
+        try:
+            recorded = self.recorded_partitions()
+        except VectorStoreError:
+            return  # a damaged live index beside the new one that is being built
+        stages = {p.key: self.source_stage(p) for p in self.config.partitions()}
+        remember_indexed(self.data, self.config.path, stages, recorded, self.target_version)
+
+
+def drop_unconfigured(store: VectorStore, config: Config, files: AssetFiles) -> int:
+    """Remove what belongs to sources and partitions that are no longer configured.
+
+    Returns how many documents were removed. The lease is held by the caller.
+    """
+    names = {source.name for source in config.sources}
+    keys = {partition.key for partition in config.partitions()}
+    removed = 0
+    for name in store.stats().sources.keys() - names:
+        removed += store.delete_documents(name, list(store.document_digests(name)))
+    for name in {item.source for item in store.left_out()} - names:
+        store.replace_left_out(name, [], remove=[item.path for item in store.left_out(name)])
+    for key in store.partitions().keys() - keys:
+        store.forget_partition(key)
+    files.keep_only(keys)
+    return removed
+
+
+def drop_unconfigured_now(pipeline: Pipeline) -> int:
+    """``drop_unconfigured`` outside of a run: nothing else is stale."""
+    store = components.open_index(pipeline.config)
+    try:
+        wait_seconds = pipeline.config.index.wait_seconds
+        with store.writing(run_id="cleanup", partition="*", wait_seconds=wait_seconds):
+            removed = drop_unconfigured(store, pipeline.config, pipeline.files)
+            store.finish()
+        return removed
+    finally:
+        store.close()
+
+
+def _chain(partition: Partition, parsed: pa.Table, chunked: pa.Table, embedded: pa.Table) -> str:
+    """The listing version all three tables come from.
+
+    Raises:
+        AssetError: one was made from an older version of the one before it.
+    """
+    upstream = tables.stamp_of(parsed).get("data_version")
+    for name, table in (("chunks", chunked), ("embeddings", embedded)):
+        stamp = tables.stamp_of(table)
+        if stamp.get("upstream") != upstream:
+            raise AssetError(
+                f"partition {partition.key!r}: {name} was made from an older version of what "
+                f"comes before it; materialise {name} (or the whole partition) first"
+            )
+        upstream = stamp.get("data_version")
+    return str(tables.stamp_of(parsed)["upstream"])

@@ -1,0 +1,307 @@
+"""The five steps of one partition as pure functions: tables in, a table and its data version out.
+
+Every step takes its own previous table and carries over whatever its input did not change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_assets.chunking.base import Chunker
+from rag_assets.documents.parse import parse_document
+from rag_assets.embeddings.base import Embedder
+from rag_assets.embeddings.batching import EmbedOutcome, embed_missing
+from rag_assets.embeddings.cache import EmbeddingCache
+from rag_assets.errors import RemovalRefused
+from rag_assets.fingerprints import sha256_hex
+from rag_assets.models import PROBLEM_REASONS, LeftOut, SourceListing
+from rag_assets.pipeline import tables
+from rag_assets.pipeline.progress import Progress
+from rag_assets.sources.base import Source
+
+REMOVAL_GUARD_FROM_DOCUMENTS: Final = 10
+"""Smaller partitions may lose any share of their documents: there a person sees what happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a step made."""
+
+    table: pa.Table = field(repr=False)
+    data_version: str
+    counts: Mapping[str, int]
+
+
+def list_files(
+    source: Source,
+    previous: pa.Table | None,
+    *,
+    reread: bool,
+    stage: str,
+    max_removed_fraction: float,
+    removals_confirmed: bool,
+) -> tuple[StepResult, SourceListing]:
+    """List the source; contents of files whose change marker is unchanged are carried over.
+
+    ``reread`` reads every file again. Raises ``RemovalRefused`` when too large a share is gone.
+    """
+    readable = previous is not None and previous.schema.equals(tables.SOURCE_FILES)
+    known = {f.path: f for f in tables.source_files(previous)} if readable else {}
+    usable = tables.same_stage(previous, stage, tables.SOURCE_FILES) is not None and not reread
+    listing = source.list(known if usable else None)
+    check_removals(source.name, known, listing, max_removed_fraction, confirmed=removals_confirmed)
+    table = tables.source_files_table(listing.files, listing.left_out)
+    changed = sum(
+        1 for f in listing.files if f.path in known and f.content_hash != known[f.path].content_hash
+    )
+    present = {f.path for f in listing.files}
+    counts = {
+        "documents": len(listing.files),
+        "added": len(present - known.keys()),
+        "changed": changed,
+        "removed": len(known.keys() - present),
+        "left_out": len(listing.left_out),
+        "other_files": listing.other_files,
+        "read": listing.read,
+    }
+    version = source_files_version(table)
+    return StepResult(tables.stamped(table, stage, version, ""), version, counts), listing
+
+
+def source_files_version(table: pa.Table) -> str:
+    """sha256 over (path, content_hash, ACL tags, URL) and over what is left out and why."""
+    columns = ["path", "status", "content_hash", "acl_tags", "url", "reason", "rule"]
+    return tables.table_digest(table, columns, extra="")
+
+
+def check_removals(
+    source: str,
+    before: Collection[str],
+    listing: SourceListing,
+    max_removed_fraction: float,
+    *,
+    confirmed: bool,
+) -> None:
+    """Refuse a listing that lost more documents than allowed.
+
+    A document that a rule leaves out was taken away on purpose and does not count as lost; one
+    that cannot be read any more does.
+
+    Raises:
+        RemovalRefused: with the first paths and the way to confirm.
+    """
+    if confirmed or len(before) < REMOVAL_GUARD_FROM_DOCUMENTS:
+        return
+    present = {f.path for f in listing.files}
+    ruled = {i.path for i in listing.left_out if i.reason not in PROBLEM_REASONS}
+    folders = tuple(path for path in ruled if path.endswith("/"))
+    lost = [p for p in before if p not in present and p not in ruled and not p.startswith(folders)]
+    if len(lost) > max_removed_fraction * len(before):
+        shown = ", ".join(sorted(lost)[:10]) + (" ..." if len(lost) > 10 else "")
+        raise RemovalRefused(
+            f"source {source!r}: {len(lost)} of {len(before)} documents are gone, more than "
+            f"max_removed_fraction {max_removed_fraction:g} allows; nothing was removed. Gone: "
+            f"{shown}. If this is meant, run `rag-assets ingest --source {source} "
+            "--confirm-removals`, or tag the Dagster run `rag_assets/confirm_removals: true`"
+        )
+
+
+def parse_documents(
+    files: pa.Table, previous: pa.Table | None, *, stage: str, progress: Progress
+) -> StepResult:
+    """Parse what is new; a row whose input is the same is carried over untouched."""
+    previous = tables.same_stage(previous, stage, tables.PARSED_DOCUMENTS)
+    is_document = pc.equal(files["status"], tables.DOCUMENT)
+    inputs = files.filter(is_document)
+    keys = _keys(inputs, "path", "input_key")
+    old = _keys(previous, "path", "input_key") if previous is not None else []
+    carried = set(keys) & {key for key in old if key[1] is not None}
+    kept = (
+        previous.filter(pa.array([key in carried for key in old])) if previous is not None else None
+    )
+    todo = inputs.filter(pa.array([key not in carried for key in keys], pa.bool_()))
+    rows = []
+    input_keys = todo["input_key"].to_pylist()
+    for done, file in enumerate(tables.source_files(todo)):
+        parsed = parse_document(file)
+        key = input_keys[done]
+        rows.append(
+            tables.left_out_row(parsed, key)
+            if isinstance(parsed, LeftOut)
+            else tables.document_row(parsed, key)
+        )
+        if done % 256 == 0:
+            progress("documents parsed", done, len(todo))
+    rows += [tables.left_out_row(item) for item in tables.left_out(files)]
+    fresh = pa.Table.from_pylist(rows, schema=tables.PARSED_DOCUMENTS)
+    table = _merged(kept, fresh, [("path", "ascending"), ("status", "ascending")])
+    statuses = table["status"].to_pylist()
+    columns = [
+        "path", "status", "url", "title", "body_start_line", "content_hash", "acl_tags",
+        "metadata", "reason", "rule",
+    ]  # fmt: skip
+    counts = {
+        "documents": statuses.count(tables.DOCUMENT),
+        "parsed": len(todo),
+        "carried_over": len(inputs) - len(todo),
+        "excluded": statuses.count("excluded"),
+        "quarantined": statuses.count("quarantined"),
+    }
+    version = tables.table_digest(table, columns, extra=stage)
+    return _result(table, stage, version, files, counts)
+
+
+def chunk_documents(
+    parsed: pa.Table, previous: pa.Table | None, chunker: Chunker, *, stage: str, progress: Progress
+) -> StepResult:
+    """Chunk documents whose bytes are new; the chunks of the others are carried over."""
+    previous = tables.same_stage(previous, stage, tables.CHUNKS)
+    inputs = parsed.filter(pc.equal(parsed["status"], tables.DOCUMENT))
+    keys = _keys(inputs, "path", "content_hash")
+    old = _keys(previous, "path", "document_hash") if previous is not None else []
+    carried = set(keys) & set(old)
+    kept = (
+        previous.filter(pa.array([key in carried for key in old])) if previous is not None else None
+    )
+    todo = inputs.filter(pa.array([key not in carried for key in keys], pa.bool_()))
+    rows = []
+    for done, document in enumerate(tables.documents(todo, with_body=True)):
+        rows += [tables.chunk_row(c, document.content_hash) for c in chunker.chunk(document)]
+        if done % 256 == 0:
+            progress("documents chunked", done, len(todo))
+    fresh = pa.Table.from_pylist(rows, schema=tables.CHUNKS)
+    table = _merged(kept, fresh, [("path", "ascending"), ("position", "ascending")])
+    columns = [
+        "path",
+        "position",
+        "content_hash",
+        "heading_path",
+        "anchor",
+        "start_line",
+        "end_line",
+    ]
+    counts = {
+        "documents": len(inputs),
+        "documents_chunked": len(todo),
+        "chunks": len(table),
+        "chunks_new": len(fresh),
+        "tokens": pc.sum(table["tokens"]).as_py() or 0,
+    }
+    version = tables.table_digest(table, columns, extra=stage)
+    return _result(table, stage, version, parsed, counts)
+
+
+def embed_chunks(
+    chunked: pa.Table,
+    previous: pa.Table | None,
+    embedder: Embedder,
+    cache: EmbeddingCache,
+    *,
+    dim: int,
+    stage: str,
+    run_id: str,
+    progress: Progress,
+) -> StepResult:
+    """Vectors of every distinct chunk text: from the previous table, the cache, or the embedder."""
+    previous = tables.same_stage(previous, stage, tables.embeddings_schema(dim))
+    first_row = _first_rows(chunked["content_hash"].to_pylist())
+    old = previous.filter(pc.is_null(previous["rejected"])) if previous is not None else None
+    carried = set(old["content_hash"].to_pylist()) & first_row.keys() if old is not None else set()
+    missing = [h for h in first_row if h not in carried]
+    texts = _texts(chunked, [first_row[h] for h in missing])
+    outcome = embed_missing(
+        embedder,
+        "passage",
+        list(zip(missing, texts, strict=True)),
+        cache,
+        on_progress=lambda done, total: progress("texts embedded", done, total),
+    )
+    table = _embeddings(old, carried, missing, outcome, embedder, cache, dim)
+    counts = {
+        "texts": len(first_row),
+        "embedded": outcome.embedded,
+        "reused": len(first_row) - outcome.embedded - len(outcome.rejected),
+        "rejected": len(outcome.rejected),
+    }
+    columns = ["content_hash", "rejected"]
+    version = tables.table_digest(table, columns, extra=stage)
+    return _result(table, stage, version, chunked, counts, run_id=run_id)
+
+
+def _embeddings(
+    old: pa.Table | None,
+    carried: Collection[str],
+    missing: Sequence[str],
+    outcome: EmbedOutcome,
+    embedder: Embedder,
+    cache: EmbeddingCache,
+    dim: int,
+) -> pa.Table:
+    """Carried rows and those that are now in the cache, sorted by hash."""
+    good = [h for h in missing if h not in outcome.rejected]
+    found = cache.get_many(embedder.fingerprint, "passage", good)
+    vectors = np.stack([found[h] for h in good]) if good else np.empty((0, dim), np.float32)
+    fresh = tables.embeddings_table(good, vectors, dict(outcome.rejected), dim)
+    kept = None
+    if old is not None:
+        kept = old.filter(
+            pa.array([h in carried for h in old["content_hash"].to_pylist()], pa.bool_())
+        )
+    return _merged(kept, fresh, [("content_hash", "ascending")])
+
+
+def texts_to_embed(chunked: pa.Table, known: Collection[str]) -> dict[str, int]:
+    """Distinct chunk texts not in ``known``: content_hash -> estimated tokens."""
+    hashes, tokens = chunked["content_hash"].to_pylist(), chunked["tokens"].to_pylist()
+    return {h: t for h, t in zip(hashes, tokens, strict=True) if h not in known}
+
+
+def partition_version(listing_version: str, *stages: str) -> str:
+    """What the index records for a partition: its contents and everything that was done to them."""
+    return sha256_hex(json.dumps([listing_version, *stages]))
+
+
+def _result(
+    table: pa.Table,
+    stage: str,
+    version: str,
+    upstream: pa.Table,
+    counts: Mapping[str, int],
+    **run: str,
+) -> StepResult:
+    upstream_version = tables.stamp_of(upstream).get("data_version", "")
+    stamped = tables.stamped(table, stage, version, upstream_version, **counts, **run)
+    return StepResult(stamped, version, counts)
+
+
+def _where(table: pa.Table | None, mask: Sequence[bool]) -> pa.Table | None:
+    return None if table is None else table.filter(pa.array(mask, pa.bool_()))
+
+
+def _keys(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
+    return list(zip(*(table[name].to_pylist() for name in columns), strict=True))
+
+
+def _first_rows(hashes: Sequence[str]) -> dict[str, int]:
+    first: dict[str, int] = {}
+    for row, content_hash in enumerate(hashes):
+        first.setdefault(content_hash, row)
+    return first
+
+
+def _texts(chunked: pa.Table, rows: Sequence[int]) -> list[str]:
+    return [chunk.text for chunk in tables.chunks(chunked.take(pa.array(rows, pa.int64())))]
+
+
+def _merged(kept: pa.Table | None, fresh: pa.Table, order: list[tuple[str, str]]) -> pa.Table:
+    if kept is None or not len(kept):
+        return fresh.sort_by(order)
+    kept = kept.replace_schema_metadata(None)
+    return pa.concat_tables([kept, fresh.replace_schema_metadata(None)]).sort_by(order)
