@@ -1,0 +1,68 @@
+"""chunks: passages with heading path, anchor and lines, ready to embed and to cite."""
+
+import time
+
+import dagster as dg
+import pyarrow as pa
+
+from rag_assets.defs.conditions import when_data_changed
+from rag_assets.defs.running import StepRun, counts_metadata, step_run
+from rag_assets.pipeline import tables
+from rag_assets.resources import PipelineResource
+
+SAMPLE_CHUNKS = 3
+SAMPLE_CHARACTERS = 600
+
+
+def build(partitions: dg.PartitionsDefinition, code_version: str) -> dg.AssetsDefinition:
+    """The asset over these partitions."""
+
+    @dg.asset(
+        name="chunks",
+        partitions_def=partitions,
+        code_version=code_version,
+        group_name="ingest",
+        kinds={"parquet"},
+        owners=["team:rag-assets"],
+        io_manager_key="parquet",
+        automation_condition=when_data_changed(),
+        description="Passages of every document; an edit that changes no passage stops here.",
+    )
+    def chunks(
+        context: dg.AssetExecutionContext, pipeline: PipelineResource, parsed_documents: pa.Table
+    ) -> dg.MaterializeResult[pa.Table]:
+        began = time.monotonic()
+        with step_run(context, pipeline) as run:
+            result = run.pipeline.chunks(parsed_documents, run.previous, run.options)
+            seconds = max(time.monotonic() - began, 1e-9)
+            return run.output(
+                result,
+                {
+                    **counts_metadata(result.counts),
+                    "seconds": round(seconds, 3),
+                    "documents_per_second": round(result.counts["documents_chunked"] / seconds, 1),
+                    "sample": dg.MetadataValue.md(_sample(run, parsed_documents, result.table)),
+                },
+            )
+
+    return chunks
+
+
+def _sample(run: StepRun, parsed: pa.Table, chunked: pa.Table) -> str:
+    """The first passages of documents that everybody may read."""
+    if not run.is_public:
+        return "No sample: the source is not public."
+    public = {
+        document.path
+        for document in tables.documents(parsed, with_body=False)
+        if "public" in document.acl_tags
+    }
+    shown = []
+    for chunk in tables.chunks(chunked.slice(0, 200)):
+        if chunk.path in public:
+            where = f"{chunk.path}#{chunk.anchor}, lines {chunk.start_line}-{chunk.end_line}"
+            quoted = chunk.content[:SAMPLE_CHARACTERS].replace("\n", "\n> ")
+            shown.append(f"**{where}** ({chunk.tokens} tokens)\n\n> {quoted}")
+        if len(shown) == SAMPLE_CHUNKS:
+            break
+    return "\n\n---\n\n".join(shown) or "No public document."
