@@ -1,0 +1,164 @@
+"""Did anything change since the index was last brought up to date? Answered without heavy imports.
+
+Two kinds of small JSON files under ``data_dir/state`` hold what is needed: one per partition with
+what its last listing saw, and ``indexed.json`` with the partitions that the index holds exactly
+as listed. They are hints: whoever does not trust them lists and compares contents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rag_assets import __version__
+from rag_assets.fingerprints import (
+    CHUNKING_VERSION,
+    DOCUMENTS_VERSION,
+    INDEX_VERSION,
+    SOURCES_VERSION,
+)
+from rag_assets.project import DataFolder
+
+CODE: Final = [__version__, SOURCES_VERSION, DOCUMENTS_VERSION, CHUNKING_VERSION, INDEX_VERSION]
+"""Another version of the package, or of a stage, makes every remembered answer worthless."""
+
+
+def remember_look(
+    data: DataFolder,
+    partition: str,
+    look_state: Mapping[str, Any],
+    *,
+    listing_version: str,
+    stage: str,
+) -> None:
+    """Keep what a listing saw, and the fingerprint of the settings it was made with."""
+    state = {"version": listing_version, "stage": stage, "look": dict(look_state)}
+    _write(data.look_state(partition), state)
+
+
+def recall_look(data: DataFolder, partition: str) -> Mapping[str, Any] | None:
+    """The ``look_state`` of the last listing, None when there is none."""
+    state = _read(data.look_state(partition))
+    return state["look"] if state else None
+
+
+def remember_indexed(
+    data: DataFolder,
+    config: Path,
+    stages: Mapping[str, str],
+    recorded: Mapping[str, str],
+    target_version: Callable[[str], str],
+) -> bool:
+    """Write down which partitions the index holds exactly as they were last listed.
+
+    ``stages`` gives the fingerprint of each partition's source settings; ``recorded`` is what the
+    index says of itself; ``target_version`` gives what it should say for a listing. Returns
+    whether everything is up to date.
+    """
+    listed: dict[str, str] = {}
+    for key, stage in stages.items():
+        state = _read(data.look_state(key))
+        if (
+            state is not None
+            and state.get("stage") == stage
+            and recorded.get(key) == target_version(state["version"])
+        ):
+            listed[key] = state["version"]
+    complete = len(listed) == len(stages) and not set(recorded) - set(stages)
+    _write(
+        data.indexed,
+        {
+            "code": CODE,
+            "config": _file_hash(config),
+            "index": _index_signature(data),
+            "partitions": listed,
+            "complete": complete,
+        },
+    )
+    return complete
+
+
+def nothing_changed(config: Path) -> bool:
+    """True when configuration, code, index and every source are as they were after the last run.
+
+    False means only "look closer". Contents are not read, except of files so fresh that their time
+    stamps prove nothing.
+    """
+    data = DataFolder(_data_dir(config))
+    indexed = up_to_date(data, config)
+    if not indexed or not (_read(data.indexed) or {}).get("complete"):
+        return False
+    return all(not partition_changed(data, key, version) for key, version in indexed.items())
+
+
+def partition_changed(data: DataFolder, partition: str, listing_version: str | None = None) -> bool:
+    """Whether the tree of a partition differs from its last listing; True when that is not known.
+
+    ``listing_version``: the listing that the caller believes in; another one counts as changed.
+    """
+    from rag_assets.sources.tree_look import look_tree
+
+    state = _read(data.look_state(partition))
+    if state is None or (listing_version is not None and state.get("version") != listing_version):
+        return True
+    return bool(look_tree(state["look"]))
+
+
+def up_to_date(data: DataFolder, config: Path) -> Mapping[str, str]:
+    """Listing version of every partition the index is up to date with, under this configuration."""
+    indexed = _read(data.indexed)
+    if (
+        indexed is None
+        or indexed.get("code") != CODE
+        or indexed.get("config") != _file_hash(config)
+        or indexed.get("index") != _index_signature(data)
+    ):
+        return {}
+    return dict(indexed["partitions"])
+
+
+def _data_dir(config: Path) -> Path:
+    import yaml
+
+    with config.open("rb") as file:
+        settings = yaml.load(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    value = settings.get("data_dir", ".rag_assets") if isinstance(settings, dict) else ".rag_assets"
+    return Path(os.path.normpath(config.parent / os.path.expanduser(str(value))))
+
+
+def _file_hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _index_signature(data: DataFolder) -> list[Any] | None:
+    """Which index file is live and its size and times; None when the index is not a file here."""
+    try:
+        name = (data.index / "CURRENT").read_text(encoding="utf-8").strip()
+        stat = os.stat(data.index / name)
+    except OSError:
+        return None
+    try:
+        wal = os.stat(data.index / f"{name}-wal").st_size
+    except OSError:
+        wal = 0
+    return [name, stat.st_size, stat.st_mtime_ns, stat.st_ino, wal]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a state file; None when it is missing or damaged (it is only a hint)."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(value, separators=(",", ":")), encoding="utf-8")
+    os.replace(temporary, path)

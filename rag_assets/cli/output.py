@@ -1,0 +1,74 @@
+"""How commands speak: JSON or text on stdout, one clear line on stderr, an exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import click
+
+from rag_assets.errors import ConfigurationError, RagError
+
+OK: Final = 0
+FAILED: Final = 1
+"""The command ran and found problems, or a run failed."""
+WRONG_USE: Final = 2
+"""Flags, arguments or configuration are wrong; nothing was done."""
+
+
+class Output:
+    """What the global options say, and where results go."""
+
+    def __init__(self, *, config: str | None, debug: bool) -> None:
+        self.config = config
+        self.debug = debug
+        self.json = False
+
+    def show(self, value: Mapping[str, Any], text: Callable[[], None]) -> None:
+        """The JSON object under ``--json``, else what ``text`` prints."""
+        if self.json:
+            sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+        else:
+            text()
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--json``: one JSON object on stdout, nothing else."""
+
+    def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        ctx.find_object(Output).json = value  # type: ignore[union-attr]
+
+    return click.option(
+        "--json",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=remember,
+        help="One JSON object on stdout, nothing else.",
+    )(command)
+
+
+def guarded(ctx: click.Context, run: Callable[[], Any]) -> Any:
+    """Run a command; a ``RagError`` becomes one line on stderr, and JSON on stdout if asked for."""
+    try:
+        return run()
+    except RagError as exc:
+        output: Output = ctx.obj
+        if output.debug:
+            raise
+        message = str(exc)
+        if output.json:
+            error = {"status": "error", "error": {"type": type(exc).__name__, "message": message}}
+            sys.stdout.write(json.dumps(error, ensure_ascii=False, indent=2) + "\n")
+        sys.stderr.write(f"rag-assets: {message}\n")
+        ctx.exit(WRONG_USE if isinstance(exc, ConfigurationError) else FAILED)
+    except KeyboardInterrupt:
+        sys.stderr.write("rag-assets: interrupted; run the same command again to go on\n")
+        ctx.exit(130)
+
+
+def printable(text: str) -> str:
+    """Text of a document made safe for a terminal: no control characters but line ends and tabs."""
+    return "".join(c if c in "\n\t" or c.isprintable() else " " for c in text)
