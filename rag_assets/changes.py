@@ -105,7 +105,11 @@ def partition_changed(data: DataFolder, partition: str, listing_version: str | N
     state = _read(data.look_state(partition))
     if state is None or (listing_version is not None and state.get("version") != listing_version):
         return True
-    return bool(look_tree(state["look"]))
+    found = look_tree(state["look"])
+    if not found and found.settled is not None:
+        # Files too fresh to be told by their times were compared by content: not again next time.
+        _write(data.look_state(partition), {**state, "look": found.settled})
+    return bool(found)
 
 
 def up_to_date(data: DataFolder, config: Path) -> Mapping[str, str]:

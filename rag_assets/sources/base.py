@@ -22,8 +22,9 @@ class Source(Protocol):
     def list(self, known: Mapping[str, SourceFile] | None = None) -> SourceListing:
         """Every document of the partition, and everything left out with its reason.
 
-        ``known`` holds, by path, what the previous listing yielded: a file whose change marker still
-        equals ``known[path].version`` is carried over without being read. ``known=None`` reads all.
+        ``known`` holds, by path, what the previous listing yielded: a file whose change marker
+        still equals ``known[path].version`` is carried over without being read. ``known=None``
+        reads all.
 
         Raises:
             IncompleteEnumeration: a part could not be listed, so absence proves nothing.
