@@ -1,0 +1,289 @@
+"""Markdown text in, its outline out: top-level blocks as ranges of lines, and every heading.
+
+Parsing is CommonMark with GitHub's tables and strikethrough, by pyromark (pulldown-cmark): it gives
+the same top-level blocks as markdown-it-py on 2,920 real files, seven times faster, without
+recursion, and in time that stays linear on hostile input.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Final, Literal, NamedTuple
+
+import pyromark
+
+BlockKind = Literal[
+    "heading", "paragraph", "list", "quote", "code", "table", "html", "rule", "definitions"
+]
+"""``definitions``: lines that render as nothing, such as link reference definitions."""
+
+_KINDS: Final[Mapping[str, BlockKind]] = {
+    "Heading": "heading",
+    "Paragraph": "paragraph",
+    "List": "list",
+    "BlockQuote": "quote",
+    "CodeBlock": "code",
+    "Table": "table",
+    "HtmlBlock": "html",
+    "Rule": "rule",
+}
+_CONTAINERS: Final = frozenset({"List", "Item", "BlockQuote"})
+_PARSER: Final = pyromark.Markdown(
+    options=pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH
+)
+
+MAX_EVENTS: Final = 600_000
+"""Parser events after which a text is read as plain lines; a table of 3,000 x 50 has 456,000."""
+MAX_HEADINGS: Final = 20_000
+"""Likewise for headings: a flood of them would make a passage of every line."""
+MAX_CHARACTERS: Final = 8_000_000
+"""Likewise for size, so that the parser's own tree stays within memory."""
+
+
+class Heading(NamedTuple):
+    """A heading, at the top level or inside a list or quotation."""
+
+    level: int
+    text: str
+    """Without markup and without ``{#id}``; white space collapsed."""
+    slug_text: str
+    """What renderers make the anchor of: as ``text``, but images leave nothing, spaces are kept."""
+    explicit_id: str
+    """The id of ``{#id}`` or ``{: #id}`` behind the text; empty without one."""
+
+
+class Block(NamedTuple):
+    """A top-level block: a half-open range of 0-based lines, neither end of it blank."""
+
+    kind: BlockKind
+    start: int
+    end: int
+    heading: int = -1
+    """Index into ``Outline.headings`` when ``kind`` is ``heading``."""
+    items: tuple[int, ...] = ()
+    """First line of each item when ``kind`` is ``list``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The structure of one text. Blocks are in order and hold every line that is not blank."""
+
+    text: str = field(repr=False)
+    line_starts: list[int] = field(repr=False)
+    """Offset of each line in ``text``, then ``len(text) + 1``."""
+    blocks: list[Block]
+    headings: list[Heading]
+    plain: bool = False
+    """True when the text was too complex to parse: one block, no headings."""
+
+
+class _TooComplex(Exception):
+    """The text has more structure than a document for readers has."""
+
+
+def normalise_line_ends(text: str) -> str:
+    r"""CRLF and lone CR become LF: all three end a line in CommonMark."""
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def outline(text: str) -> Outline:
+    r"""Find the blocks and headings of ``text``, whose lines end with ``\n``.
+
+    A text with too much structure (``MAX_EVENTS``, ``MAX_HEADINGS``, ``MAX_CHARACTERS``) is one
+    block of plain lines, so that it can still be indexed in bounded time.
+    """
+    lines = text.split("\n")
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    if text.isascii():
+        byte_starts = starts
+    else:
+        data = text.encode("utf-8", "surrogatepass")
+        byte_starts = [0, *accumulate(len(line) + 1 for line in data.split(b"\n"))]
+    reader = _Reader(byte_starts)
+    try:
+        reader.read(text)
+    except (_TooComplex, UnicodeEncodeError):
+        return Outline(text, starts, list(_plain(lines)), [], plain=True)
+    return Outline(text, starts, _with_gaps(reader.blocks, lines), reader.headings)
+
+
+def first_heading(text: str, level: int) -> str:
+    """Text of the first top-level heading of ``level`` that has any; empty without one."""
+    found = outline(text)
+    for block in found.blocks:
+        if block.heading >= 0 and found.headings[block.heading].level == level:
+            heading = found.headings[block.heading]
+            if heading.text:
+                return heading.text
+    return ""
+
+
+def _plain(lines: list[str]) -> Iterator[Block]:
+    return _trimmed("definitions", 0, len(lines), lines)
+
+
+def _trimmed(kind: BlockKind, start: int, end: int, lines: list[str]) -> Iterator[Block]:
+    """The block without blank lines at its ends; nothing when all of it is blank."""
+    while start < end and not lines[start].strip():
+        start += 1
+    while start < end and not lines[end - 1].strip():
+        end -= 1
+    if start < end:
+        yield Block(kind, start, end)
+
+
+def _with_gaps(blocks: list[Block], lines: list[str]) -> list[Block]:
+    """Blocks trimmed of blank lines, and blocks for the lines that the parser is silent about."""
+    complete: list[Block] = []
+    line = 0
+    for position, block in enumerate(blocks):
+        following = blocks[position + 1].start if position + 1 < len(blocks) else len(lines)
+        start, end = max(block.start, line), min(block.end, following)
+        while end > start + 1 and not lines[end - 1].strip():
+            end -= 1
+        if start > line:
+            complete.extend(_trimmed("definitions", line, start, lines))
+        complete.append(block._replace(start=start, end=end))
+        line = end
+    complete.extend(_trimmed("definitions", line, len(lines), lines))
+    return complete
+
+
+class _Reader:
+    """Collects blocks and headings from the parser's events."""
+
+    def __init__(self, byte_starts: list[int]) -> None:
+        self.blocks: list[Block] = []
+        self.headings: list[Heading] = []
+        self._byte_starts = byte_starts
+        self._items: list[int] = []
+        self._open_ends: list[int] = []
+        """Where the lists, items and quotations around the current place end."""
+
+    def read(self, text: str) -> None:
+        """Follow the events of ``text`` from beginning to end."""
+        if len(text) > MAX_CHARACTERS:
+            raise _TooComplex
+        skip_until = 0
+        heading: _HeadingText | None = None
+        events: Iterable[tuple[Any, Any]] = _PARSER.events_with_range(text)
+        for count, (event, place) in enumerate(events):
+            # Only headings, lists and quotations are looked into: all else is passed over whole.
+            # The end of an element carries the range of the whole element.
+            if place["start"] < skip_until:
+                continue
+            if count > MAX_EVENTS:
+                raise _TooComplex
+            if heading is not None:
+                if not heading.take(event):
+                    self._close_heading(heading)
+                    heading = None
+            elif isinstance(event, str):
+                self._open(event, place["start"], place["end"])
+            elif "Start" in event:
+                tag = event["Start"]
+                name = tag if isinstance(tag, str) else next(iter(tag))
+                self._open(name, place["start"], place["end"])
+                if name == "Heading":
+                    heading = _HeadingText(int(tag["Heading"]["level"][1:]))
+                elif name not in _CONTAINERS:
+                    skip_until = place["end"]
+        self._close_list()
+
+    def _line(self, byte: int) -> int:
+        return bisect_right(self._byte_starts, byte) - 1
+
+    def _open(self, name: str, start: int, end: int) -> None:
+        """An element begins: a block when nothing is open around it."""
+        open_ends = self._open_ends
+        while open_ends and start >= open_ends[-1]:
+            open_ends.pop()
+        if not open_ends:
+            if name in _KINDS:
+                self._close_list()
+                line = self._line(start)
+                end_line = max(line + 1, bisect_left(self._byte_starts, end))
+                self.blocks.append(Block(_KINDS[name], line, end_line))
+        elif name == "Item" and len(open_ends) == 1:
+            self._items.append(self._line(start))
+        if name in _CONTAINERS:
+            open_ends.append(end)
+
+    def _close_list(self) -> None:
+        if self._items:
+            self.blocks[-1] = self.blocks[-1]._replace(items=tuple(self._items))
+            self._items.clear()
+
+    def _close_heading(self, heading: _HeadingText) -> None:
+        if not self._open_ends:
+            self.blocks[-1] = self.blocks[-1]._replace(heading=len(self.headings))
+        self.headings.append(heading.finish())
+        if len(self.headings) > MAX_HEADINGS:
+            raise _TooComplex
+
+
+class _HeadingText:
+    """The text of one heading while its events go by."""
+
+    def __init__(self, level: int) -> None:
+        self._level = level
+        self._text: list[str] = []
+        self._slug: list[str] = []
+        self._depth = 1
+        self._image_depth = 0
+        self._plain_tail = 0
+        """How many characters at the end are plain text, where ``{#id}`` may stand."""
+
+    def take(self, event: Any) -> bool:
+        """One event; False when it ends the heading. Text and code count, tags in it do not."""
+        if isinstance(event, str):
+            self._add(" ")
+        elif "Text" in event:
+            self._add(event["Text"])
+            self._plain_tail += len(event["Text"])
+            return True
+        elif "Code" in event:
+            self._add(event["Code"])
+        elif "Start" in event:
+            self._depth += 1
+            if "Image" in event["Start"] and not self._image_depth:
+                self._image_depth = self._depth
+        elif "End" in event:
+            if self._depth == self._image_depth:
+                self._image_depth = 0
+            self._depth -= 1
+            if not self._depth:
+                return False
+        self._plain_tail = 0
+        return True
+
+    def _add(self, text: str) -> None:
+        self._text.append(text)
+        if not self._image_depth:
+            self._slug.append(text)
+
+    def finish(self) -> Heading:
+        text, slug = "".join(self._text), "".join(self._slug)
+        cut, explicit_id = _attributes(text[len(text) - self._plain_tail :])
+        if cut:
+            text, slug = text[:-cut].rstrip(), slug[:-cut].rstrip()
+        return Heading(self._level, " ".join(text.split()), slug, explicit_id)
+
+
+def _attributes(tail: str) -> tuple[int, str]:
+    """Length and id of an attribute list (``{#id}``, ``{: #id .class k=v}``) ending ``tail``."""
+    stripped = tail.rstrip()
+    opening = stripped.rfind("{")
+    if opening < 0 or not stripped.endswith("}"):
+        return 0, ""
+    words = stripped[opening + 1 : -1].removeprefix(":").split()
+    explicit_id = ""
+    for word in words:
+        if word.startswith("#") and len(word) > 1:
+            explicit_id = word[1:]
+        elif not (word.startswith(".") and len(word) > 1) and "=" not in word[1:]:
+            return 0, ""
+    return (len(tail) - opening, explicit_id) if words else (0, "")
