@@ -436,8 +436,10 @@ def _explain(
     file: Path, exc: ValidationError, positions: Mapping[tuple[str | int, ...], Position]
 ) -> str:
     lines = []
-    for error in exc.errors():
-        key = tuple(error["loc"])
+    keys = [tuple(error["loc"]) for error in exc.errors()]
+    for error, key in zip(exc.errors(), keys, strict=True):
+        if error["type"] == "too_short" and any(k[: len(key)] == key != k for k in keys):
+            continue  # items that are wrong are not counted: their own faults say it all
         at = key
         while at and at not in positions:
             at = at[:-1]

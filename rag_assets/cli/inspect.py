@@ -59,8 +59,9 @@ def _stats(config: Config) -> dict[str, Any]:
 def _embedder_health(config: Config, warnings: list[str]) -> dict[str, Any]:
     from rag_assets.components import build_embedder
 
+    once = config.embedding.model_copy(update={"retries": 0})
     try:
-        embedder = build_embedder(config)
+        embedder = build_embedder(config.model_copy(update={"embedding": once}))
         try:
             return asdict(embedder.health())
         finally:

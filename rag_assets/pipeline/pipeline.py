@@ -124,11 +124,26 @@ class Pipeline:
         return steps.list_files(
             components.build_source(self.config, partition),
             previous,
+            indexed=() if previous is not None else self._indexed_paths(partition),
             reread=options.reread or options.reprocess,
             stage=self.source_stage(partition),
             max_removed_fraction=self.config.source(partition.source).max_removed_fraction,
             removals_confirmed=options.removals_confirmed,
         )
+
+    def _indexed_paths(self, partition: Partition) -> list[str]:
+        """The partition's documents in the live index; none when there is no sound index."""
+        shard = Shard(partition.shard_index, partition.shard_count)
+        try:
+            store = components.open_reader(self.config)
+        except VectorStoreError:
+            return []
+        try:
+            return [p for p in store.document_digests(partition.source) if shard.holds(p)]
+        except VectorStoreError:
+            return []
+        finally:
+            store.close()
 
     def source_files(
         self, partition: Partition, previous: pa.Table | None, options: RunOptions

@@ -43,6 +43,7 @@ def list_files(
     source: Source,
     previous: pa.Table | None,
     *,
+    indexed: Collection[str],
     reread: bool,
     stage: str,
     max_removed_fraction: float,
@@ -50,13 +51,20 @@ def list_files(
 ) -> tuple[StepResult, SourceListing]:
     """List the source; contents of files whose change marker is unchanged are carried over.
 
-    ``reread`` reads every file again. Raises ``RemovalRefused`` when too large a share is gone.
+    ``indexed`` are the partition's paths in the index, for when there is no previous table;
+    ``reread`` reads every file again.
+
+    Raises:
+        RemovalRefused: too large a share of the documents is gone.
+        SourceError: the listing is not complete.
     """
     readable = previous is not None and previous.schema.equals(tables.SOURCE_FILES)
     known = {f.path: f for f in tables.source_files(previous)} if readable else {}
     usable = tables.same_stage(previous, stage, tables.SOURCE_FILES) is not None and not reread
     listing = source.list(known if usable else None)
-    check_removals(source.name, known, listing, max_removed_fraction, confirmed=removals_confirmed)
+    before = {path: file.content_hash for path, file in known.items()}
+    before = before or dict.fromkeys(indexed, "")
+    check_removals(source.name, before, listing, max_removed_fraction, confirmed=removals_confirmed)
     table = tables.source_files_table(listing.files, listing.left_out)
     changed = sum(
         1 for f in listing.files if f.path in known and f.content_hash != known[f.path].content_hash
@@ -83,7 +91,7 @@ def source_files_version(table: pa.Table) -> str:
 
 def check_removals(
     source: str,
-    before: Collection[str],
+    before: Mapping[str, str],
     listing: SourceListing,
     max_removed_fraction: float,
     *,
@@ -91,8 +99,9 @@ def check_removals(
 ) -> None:
     """Refuse a listing that lost more documents than allowed.
 
-    A document that a rule leaves out was taken away on purpose and does not count as lost; one
-    that cannot be read any more does.
+    ``before`` maps paths to content hashes (empty when not known). A document whose content is
+    there under another path was moved, and one that a rule leaves out was taken away on purpose:
+    neither is lost. One that cannot be read any more is.
 
     Raises:
         RemovalRefused: with the first paths and the way to confirm.
@@ -100,9 +109,17 @@ def check_removals(
     if confirmed or len(before) < REMOVAL_GUARD_FROM_DOCUMENTS:
         return
     present = {f.path for f in listing.files}
+    contents = {f.content_hash for f in listing.files}
     ruled = {i.path for i in listing.left_out if i.reason not in PROBLEM_REASONS}
     folders = tuple(path for path in ruled if path.endswith("/"))
-    lost = [p for p in before if p not in present and p not in ruled and not p.startswith(folders)]
+    lost = [
+        path
+        for path, content_hash in before.items()
+        if path not in present
+        and content_hash not in contents
+        and path not in ruled
+        and not path.startswith(folders)
+    ]
     if len(lost) > max_removed_fraction * len(before):
         shown = ", ".join(sorted(lost)[:10]) + (" ..." if len(lost) > 10 else "")
         raise RemovalRefused(
