@@ -93,7 +93,7 @@ def one_round(
     excused = set(log_lines(folder)[-BATCH:]) if in_time else set()
     began = time.monotonic()
     process = ingest(config, environment)
-    out, err = process.communicate()
+    _, err = process.communicate()
     seconds = time.monotonic() - began
     if process.returncode != 0:
         problems.append(f"ingest after the kill: exit {process.returncode}: {err.decode()[-500:]}")

@@ -96,8 +96,8 @@ class _Units:
         self._starts = outline.line_starts
         self._limits = limits
         self._first = Budget(limits.words, limits.weight, limits.hard_weight)
-        # Further pieces leave room for the tail of the piece before them.
-        self._others = Budget(
+        # Further pieces of prose leave room for the tail of the piece before them.
+        self._after_tail = Budget(
             max(1, limits.words - limits.overlap_words),
             max(1, limits.weight - limits.overlap_weight),
             limits.hard_weight,
@@ -109,7 +109,7 @@ class _Units:
         for block in blocks:
             if block.kind == "heading":
                 span = self._measure_lines(block.start, block.end)
-                lead = span if lead is None else _joined(lead, span)
+                lead = span if lead is None else _joined(self._text, lead, span)
                 if lead.weight * 2 > self._limits.hard_weight:
                     yield from self._pieces(lead.start, lead.end, "heading", None)
                     lead = None
@@ -118,7 +118,7 @@ class _Units:
                 if lead is None:
                     yield unit
                 elif lead.weight + unit.span.weight <= self._limits.hard_weight:
-                    yield unit._replace(span=_joined(lead, unit.span))
+                    yield unit._replace(span=_joined(self._text, lead, unit.span))
                 else:
                     yield Unit(lead, lends_its_tail=True)
                     yield unit
@@ -159,28 +159,30 @@ class _Units:
         if header.weight * 2 > self._limits.weight or header.words * 2 > self._limits.words:
             yield from self._pieces(start, end, "table", lead)
             return
-        first = self._first.less(header.words, header.weight)
-        others = self._others.less(header.words, header.weight)
-        if lead is not None:
-            first = first.less(lead.words, lead.weight)
+        others = self._first.less(header.words, header.weight)
+        first = others if lead is None else others.less(lead.words, lead.weight)
         rows_start = self._starts[block.start + _HEADER_ROWS]
         repeated: Span | None = None
         for rows in split(self._text, rows_start, end, "table", first, others):
-            span = rows if repeated else _joined(header, rows)
+            span = rows if repeated else _joined(self._text, header, rows)
             yield Unit(span, lends_its_tail=False, header=repeated)
             repeated = header
 
     def _pieces(self, start: int, end: int, kind: BlockKind, lead: Span | None) -> Iterator[Unit]:
         first = self._first if lead is None else self._first.less(lead.words, lead.weight)
-        for span in split(self._text, start, end, kind, first, self._others):
-            yield Unit(span, kind in _LENDS_ITS_TAIL)
+        lends_its_tail = kind in _LENDS_ITS_TAIL
+        others = self._after_tail if lends_its_tail else self._first
+        for span in split(self._text, start, end, kind, first, others):
+            yield Unit(span, lends_its_tail)
 
     def _measure_lines(self, first: int, last: int) -> Span:
         return measure(self._text, self._starts[first], self._starts[last] - 1)
 
 
-def _joined(one: Span, other: Span) -> Span:
-    return Span(one.start, other.end, one.words + other.words, one.weight + other.weight)
+def _joined(text: str, one: Span, other: Span) -> Span:
+    # The white space between them weighs something when it is not ASCII.
+    weight = one.weight + token_weight(text[one.end : other.start]) + other.weight
+    return Span(one.start, other.end, one.words + other.words, weight)
 
 
 class _Packer:
@@ -199,16 +201,17 @@ class _Packer:
     def add(self, unit: Unit) -> None:
         """Put the unit into the current passage, or begin the next one with it."""
         span, current = unit.span, self._current
+        gap = token_weight(self._text[current.end : span.start]) if current else 0
         if (
             current is None
             or self._words + span.words > self._limits.words
-            or self._weight + span.weight > self._limits.weight
+            or self._weight + gap + span.weight > self._limits.weight
         ):
             self._begin(unit)
         else:
             self._current = current._replace(end=span.end)
             self._words += span.words
-            self._weight += span.weight
+            self._weight += gap + span.weight
         if not unit.lends_its_tail:
             self._lender = None
         elif self._lender is None:
@@ -260,9 +263,9 @@ def _tail(
     if begin == first and may_take_all:
         return first
     for boundary in (SENTENCE, LINE, WORD):
-        match = boundary.search(text, begin, end)
-        if match is None or match.end() >= end:
-            continue
-        if boundary is WORD or len(text[match.end() : end].split()) * 2 >= max_words:
-            return match.end()
+        # The mark that ends a sentence stands before the place where the next one begins.
+        matches = boundary.finditer(text, max(first, begin - 4), end)
+        cut = next((match.end() for match in matches if match.end() > begin), end)
+        if cut < end and (boundary is WORD or len(text[cut:end].split()) * 2 >= max_words):
+            return cut
     return None

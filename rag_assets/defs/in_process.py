@@ -18,11 +18,14 @@ from rag_assets.config import Config
 from rag_assets.defs import build_definitions
 from rag_assets.defs.automation import ACTIVE, JOB_NAME
 from rag_assets.defs.running import CONFIRM_TAG, FULL_TAG, PROCESS_TAG, REPROCESS_TAG
+from rag_assets.defs.vector_index import WRITER_POOL
 from rag_assets.ingest import PartitionReport, report_of
 from rag_assets.models import IngestRun
 from rag_assets.pipeline.progress import Progress, silent, watched_by
 from rag_assets.project import DataFolder, process_name, process_runs
 
+TEMPLATE_HOME = ".rag_assets/dagster"
+"""Where the dagster.yaml that we ship keeps its storage."""
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """The command line shows progress itself; Dagster's own log is in its UI."""
 
@@ -102,24 +105,31 @@ def open_instance(config: Config) -> Iterator[dg.DagsterInstance]:
         if not (home / "dagster.yaml").exists():
             template = Path(__file__).parent.parent / "templates" / "dagster.yaml"
             shutil.copyfile(template, home / "dagster.yaml")
-        overrides = _absolute_paths(home)
+        overrides = _absolute_paths(config, home)
         instance = dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
-        instance.get_run_records(limit=1)
+        storage = instance.event_log_storage
+        if WRITER_POOL not in storage.get_concurrency_keys():
+            storage.set_concurrency_slots(WRITER_POOL, 1)  # a fresh pool has no limit at first
     with instance:
         yield instance
 
 
-def _absolute_paths(home: Path) -> dict[str, Any]:
-    """Relative folders of dagster.yaml are meant from where it lies, not from where we are."""
+def _absolute_paths(config: Config, home: Path) -> dict[str, Any]:
+    """Relative folders of dagster.yaml are meant from where it lies, not from where we are.
+
+    In a home of our own, ``.rag_assets/dagster`` of the template is that home.
+    """
     with (home / "dagster.yaml").open(encoding="utf-8") as file:
         settings = yaml.safe_load(file) or {}
+    own = home == DataFolder(config.data_dir).dagster
     found = {}
     for key in ("storage", "local_artifact_storage", "compute_logs"):
         section = copy.deepcopy(settings.get(key))
         for node in _mappings(section):
             folder = node.get("base_dir")
             if isinstance(folder, str) and not os.path.isabs(folder):
-                node["base_dir"] = str(home / folder)
+                below = os.path.relpath(folder, TEMPLATE_HOME) if own else folder
+                node["base_dir"] = os.path.normpath(home / below)
                 found[key] = section
     return found
 

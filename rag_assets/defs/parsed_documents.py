@@ -23,7 +23,7 @@ def build(partitions: dg.PartitionsDefinition, code_version: str) -> dg.AssetsDe
         owners=["team:rag-assets"],
         io_manager_key="parquet",
         automation_condition=when_data_changed(),
-        description="Documents with title, metadata and ACL tags; some are quarantined, with reasons.",
+        description="Documents with title, metadata and ACL tags; or why one is quarantined.",
     )
     def parsed_documents(
         context: dg.AssetExecutionContext, pipeline: PipelineResource, source_files: pa.Table

@@ -1,8 +1,8 @@
 """What every asset does around its step: options from tags, its previous table, its failures."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from typing import Any
 
 import dagster as dg
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from rag_assets.config import Partition
 from rag_assets.errors import RagError, SourceUnavailable, Unavailable
+from rag_assets.pipeline.indexing import utc
 from rag_assets.pipeline.pipeline import Pipeline, RunOptions
 from rag_assets.pipeline.steps import StepResult
 from rag_assets.resources import PipelineResource
@@ -73,7 +74,7 @@ def step_run(context: dg.AssetExecutionContext, resource: PipelineResource) -> I
 
     What may go through later is tried again by Dagster, unless a command waits for the answer.
     """
-    started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    started = utc(time.time())
     run = StepRun(context, resource)
     try:
         yield run

@@ -1,7 +1,6 @@
 """vector_index: the searchable index, brought to exactly what the tables of a partition say."""
 
 import dataclasses
-from datetime import datetime, timezone
 
 import dagster as dg
 import pyarrow as pa
@@ -40,7 +39,6 @@ def build(partitions: dg.PartitionsDefinition, code_version: str) -> dg.AssetsDe
         embeddings: pa.Table,
     ) -> dg.MaterializeResult[None]:
         stats = context.instance.get_run_stats(context.run.run_id)
-        started = datetime.fromtimestamp(stats.start_time or stats.launch_time or 0, timezone.utc)
         with step_run(context, pipeline) as run:
             row, version = run.pipeline.vector_index(
                 run.partition,
@@ -48,7 +46,7 @@ def build(partitions: dg.PartitionsDefinition, code_version: str) -> dg.AssetsDe
                 chunks,
                 embeddings,
                 run.options,
-                started_at=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                started=stats.start_time,
             )
             counts = {name: getattr(row, name) for name in COUNTS}
             return dg.MaterializeResult(

@@ -134,7 +134,9 @@ def _entry(key: str, line: int, event: Any) -> Entry:
         return Entry(key, line, "", "a block of lines")
     if event.tag is not None:
         return Entry(key, line, "", "a tagged value")
-    is_null = event.value.strip() in _NULLS if event.style is None else not event.value.strip()
+    # The style of a plain scalar is "" from libyaml, None from the parser in Python.
+    value = event.value.strip()
+    is_null = not value if event.style else value in _NULLS
     return Entry(key, line, event.value, is_null=is_null)
 
 

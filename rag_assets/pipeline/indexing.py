@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -146,6 +145,7 @@ def _replace_left_out(
         store.replace_left_out(source, changed, remove=gone)
 
 
-def utc_now() -> str:
-    """ISO 8601, UTC, whole seconds."""
-    return datetime.fromtimestamp(int(time.time()), timezone.utc).isoformat().replace("+00:00", "Z")
+def utc(seconds: float) -> str:
+    """Seconds since the epoch as ISO 8601, UTC, whole seconds."""
+    moment = datetime.fromtimestamp(int(seconds), timezone.utc)
+    return moment.isoformat().replace("+00:00", "Z")

@@ -23,7 +23,7 @@ from rag_assets.index.base import VectorStore
 from rag_assets.index.schema import check_fingerprint
 from rag_assets.models import EmbedderHealth, IndexFingerprint, IngestRun, SourceListing
 from rag_assets.pipeline import steps, tables
-from rag_assets.pipeline.indexing import index_partition, utc_now, wanted
+from rag_assets.pipeline.indexing import index_partition, utc, wanted
 from rag_assets.pipeline.progress import Progress, silent
 from rag_assets.pipeline.steps import StepResult
 from rag_assets.pipeline.storage import AssetFiles
@@ -228,9 +228,11 @@ class Pipeline:
         embedded: pa.Table,
         options: RunOptions,
         *,
-        started_at: str | None = None,
+        started: float | None = None,
     ) -> tuple[IngestRun, str]:
         """Bring the index to what the tables say; the run's row and the partition's data version.
+
+        ``started`` is when the run began, in seconds since the epoch; default: now.
 
         Raises:
             AssetError: the tables were not made from one another.
@@ -238,14 +240,14 @@ class Pipeline:
             FingerprintMismatch: the index holds another model's vectors.
         """
         version = self.target_version(_chain(partition, parsed, chunked, embedded))
-        began = time.monotonic()
+        began = time.time() if started is None else started
         counted = tables.stamp_of(embedded)
         fresh = counted.get("embedded", 0) if counted.get("run_id") == options.run_id else 0
         run = IngestRun(
             run_id=options.run_id,
             partition=partition.key,
             source=partition.source,
-            started_at=started_at or utc_now(),
+            started_at=utc(began),
             finished_at=None,
             status="running",
             chunks_embedded=fresh,
@@ -267,7 +269,9 @@ class Pipeline:
                 drop_unconfigured(store, self.config, self.files)
             store.finish()
             run = replace(
-                run, finished_at=utc_now(), duration_seconds=round(time.monotonic() - began, 3)
+                run,
+                finished_at=utc(time.time()),
+                duration_seconds=round(max(0.0, time.time() - began), 3),
             )
             store.record_run(run)
             self._promote_when_complete(store, options)
@@ -281,7 +285,7 @@ class Pipeline:
         Raises:
             RagError: whatever a step raises; tables of earlier steps stay, the index is unchanged.
         """
-        key = partition.key
+        key, started = partition.key, time.time()
         made = self.source_files(partition, self.files.read("source_files", key), options)
         self.files.write("source_files", key, made.table)
         steps_left = (self.parsed_documents, self.chunks, self.embeddings)
@@ -291,7 +295,7 @@ class Pipeline:
             self.files.write(asset, key, made.table)
             results.append(made.table)
         _, parsed, chunked, embedded = results
-        run, _ = self.vector_index(partition, parsed, chunked, embedded, options)
+        run, _ = self.vector_index(partition, parsed, chunked, embedded, options, started=started)
         return run
 
     @contextmanager
@@ -331,7 +335,7 @@ class Pipeline:
                     partition=partition.key,
                     source=partition.source,
                     started_at=started_at,
-                    finished_at=utc_now(),
+                    finished_at=utc(time.time()),
                     status="failed",
                     error=error,
                 )

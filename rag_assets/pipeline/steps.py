@@ -140,9 +140,7 @@ def parse_documents(
     keys = _keys(inputs, "path", "input_key")
     old = _keys(previous, "path", "input_key") if previous is not None else []
     carried = set(keys) & {key for key in old if key[1] is not None}
-    kept = (
-        previous.filter(pa.array([key in carried for key in old])) if previous is not None else None
-    )
+    kept = _where(previous, [key in carried for key in old])
     todo = inputs.filter(pa.array([key not in carried for key in keys], pa.bool_()))
     rows = []
     input_keys = todo["input_key"].to_pylist()
@@ -184,9 +182,7 @@ def chunk_documents(
     keys = _keys(inputs, "path", "content_hash")
     old = _keys(previous, "path", "document_hash") if previous is not None else []
     carried = set(keys) & set(old)
-    kept = (
-        previous.filter(pa.array([key in carried for key in old])) if previous is not None else None
-    )
+    kept = _where(previous, [key in carried for key in old])
     todo = inputs.filter(pa.array([key not in carried for key in keys], pa.bool_()))
     rows = []
     for done, document in enumerate(tables.documents(todo, with_body=True)):
@@ -266,11 +262,8 @@ def _embeddings(
     found = cache.get_many(embedder.fingerprint, "passage", good)
     vectors = np.stack([found[h] for h in good]) if good else np.empty((0, dim), np.float32)
     fresh = tables.embeddings_table(good, vectors, dict(outcome.rejected), dim)
-    kept = None
-    if old is not None:
-        kept = old.filter(
-            pa.array([h in carried for h in old["content_hash"].to_pylist()], pa.bool_())
-        )
+    hashes = old["content_hash"].to_pylist() if old is not None else []
+    kept = _where(old, [h in carried for h in hashes])
     return _merged(kept, fresh, [("content_hash", "ascending")])
 
 

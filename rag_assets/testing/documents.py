@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -81,14 +82,16 @@ def found(hits: Sequence[Hit]) -> list[tuple[str, str, int]]:
     return [(hit.source, hit.path, hit.position) for hit in hits]
 
 
-def nearest_by_hand(
+def ranked_by_hand(
     items: Sequence[IndexedDocument],
     question: Vectors,
-    k: int,
     acl_tags: AclTags,
     sources: Collection[str] | None,
-) -> list[tuple[str, str, int]]:
-    """Brute force in double precision: what ``search`` must give, order and ties included."""
+) -> list[tuple[float, str, str, int]]:
+    """Every visible passage as (squared distance, source, path, position), nearest first.
+
+    Brute force in double precision.
+    """
     rows = []
     for item in items:
         document = item.document
@@ -98,4 +101,45 @@ def nearest_by_hand(
         for chunk, vector in zip(item.chunks, item.vectors, strict=True):
             distance = float(np.sum((vector.astype(np.float64) - question.astype(np.float64)) ** 2))
             rows.append((distance, document.source, document.path, chunk.position))
-    return [(source, path, position) for _, source, path, position in sorted(rows)[: max(0, k)]]
+    return sorted(rows)
+
+
+def nearest_by_hand(
+    items: Sequence[IndexedDocument],
+    question: Vectors,
+    k: int,
+    acl_tags: AclTags,
+    sources: Collection[str] | None,
+) -> list[tuple[str, str, int]]:
+    """What ``search`` must give for a few passages, order and ties included."""
+    rows = ranked_by_hand(items, question, acl_tags, sources)[: max(0, k)]
+    return [(source, path, position) for _, source, path, position in rows]
+
+
+def assert_nearest(
+    hits: Sequence[Hit],
+    items: Sequence[IndexedDocument],
+    question: Vectors,
+    k: int,
+    acl_tags: AclTags,
+    sources: Collection[str] | None,
+) -> None:
+    """Compare ``hits`` with brute force where single precision may swap two near neighbours.
+
+    Distances must agree rank by rank; passages with equal vectors must be in their exact order,
+    and none of them may be left out for a later one.
+    """
+    ranked = ranked_by_hand(items, question, acl_tags, sources)
+    distances = {row[1:]: row[0] for row in ranked}
+    names = found(hits)
+    assert len(names) == len(set(names)) == min(max(0, k), len(ranked))
+    for name, expected in zip(names, ranked, strict=False):
+        assert abs(distances[name] - expected[0]) < 1e-5
+    equal: dict[float, list[tuple[str, str, int]]] = defaultdict(list)
+    for row in ranked:
+        equal[row[0]].append(row[1:])
+    given: dict[float, list[tuple[str, str, int]]] = defaultdict(list)
+    for name in names:
+        given[distances[name]].append(name)
+    for distance, tied in given.items():
+        assert tied == equal[distance][: len(tied)]

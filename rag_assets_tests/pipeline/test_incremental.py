@@ -167,6 +167,21 @@ def test_renaming_a_hundred_files_embeds_nothing(project):
     assert {hit.path for hit in project.search(page(7, 1), 1)} == {"new/7.md"}
 
 
+@pytest.mark.parametrize("first", ["empty", "full"])
+def test_partition_may_become_empty_and_full_again(project, first):
+    """No document, no passage, no vector: every table of a partition may have no row."""
+    if first == "full":
+        project.write("a.md", page(1))
+    project.run()
+    for number in range(2):
+        project.write("a.md", page(number))
+        assert project.run().documents_seen == 1
+        (project.root / "a.md").unlink()
+        assert project.run().documents_seen == 0
+    assert project.search("Page") == []
+    assert project.problems() == []
+
+
 def test_touched_file_writes_nothing(project):
     """A new time stamp on old content is no change."""
     file = project.write("a.md", page(1))
