@@ -38,7 +38,21 @@ from rag_assets.testing.embedders import StubEmbedder
 CHUNKS_PER_DOCUMENT = 10
 DOCUMENTS_PER_BATCH = 200
 BARE = "SELECT rowid, distance FROM chunk_vector WHERE embedding MATCH ? AND k = ?"
-WORDS = "le la un pour dans avec procédure accès réseau congé badge serveur demande".split()
+WORDS = [
+    "le",
+    "la",
+    "un",
+    "pour",
+    "dans",
+    "avec",
+    "procédure",
+    "accès",
+    "réseau",
+    "congé",
+    "badge",
+    "serveur",
+    "demande",
+]
 
 
 def documents(count: int, dim: int, start: int) -> list[IndexedDocument]:

@@ -11,10 +11,12 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from rag_assets import __version__
+from rag_assets.errors import AssetError
 from rag_assets.fingerprints import (
     CHUNKING_VERSION,
     DOCUMENTS_VERSION,
@@ -162,7 +164,20 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Replace a state file at once.
+
+    Raises:
+        AssetError: the disk is full or not writable; the old file is untouched.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(value, separators=(",", ":")), encoding="utf-8")
-    os.replace(temporary, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(value, separators=(",", ":")), encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as exc:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise AssetError(
+            f"{path}: cannot be written: {exc.strerror}; free space or mend the folder's "
+            "permissions, then run again"
+        ) from exc

@@ -102,9 +102,9 @@ def outline(text: str) -> Outline:
     else:
         data = text.encode("utf-8", "surrogatepass")
         byte_starts = [0, *accumulate(len(line) + 1 for line in data.split(b"\n"))]
-    reader = _Reader(byte_starts)
+    reader = _Reader(text, lines, byte_starts)
     try:
-        reader.read(text)
+        reader.read()
     except (_TooComplex, UnicodeEncodeError):
         return Outline(text, starts, list(_plain(lines)), [], plain=True)
     return Outline(text, starts, _with_gaps(reader.blocks, lines), reader.headings)
@@ -155,21 +155,23 @@ def _with_gaps(blocks: list[Block], lines: list[str]) -> list[Block]:
 class _Reader:
     """Collects blocks and headings from the parser's events."""
 
-    def __init__(self, byte_starts: list[int]) -> None:
+    def __init__(self, text: str, lines: list[str], byte_starts: list[int]) -> None:
         self.blocks: list[Block] = []
         self.headings: list[Heading] = []
+        self._text = text
+        self._lines = lines
         self._byte_starts = byte_starts
         self._items: list[int] = []
         self._open_ends: list[int] = []
         """Where the lists, items and quotations around the current place end."""
 
-    def read(self, text: str) -> None:
-        """Follow the events of ``text`` from beginning to end."""
-        if len(text) > MAX_CHARACTERS:
+    def read(self) -> None:
+        """Follow the events of the text from beginning to end."""
+        if len(self._text) > MAX_CHARACTERS:
             raise _TooComplex
         skip_until = 0
         heading: _HeadingText | None = None
-        events: Iterable[tuple[Any, Any]] = _PARSER.events_with_range(text)
+        events: Iterable[tuple[Any, Any]] = _PARSER.events_with_range(self._text)
         for count, (event, place) in enumerate(events):
             # Only headings, lists and quotations are looked into: all else is passed over whole.
             # The end of an element carries the range of the whole element.
@@ -179,7 +181,7 @@ class _Reader:
                 raise _TooComplex
             if heading is not None:
                 if not heading.take(event):
-                    self._close_heading(heading)
+                    self._close_heading(heading, place["start"], place["end"])
                     heading = None
             elif isinstance(event, str):
                 self._open(event, place["start"], place["end"])
@@ -217,10 +219,11 @@ class _Reader:
             self.blocks[-1] = self.blocks[-1]._replace(items=tuple(self._items))
             self._items.clear()
 
-    def _close_heading(self, heading: _HeadingText) -> None:
+    def _close_heading(self, heading: _HeadingText, start: int, end: int) -> None:
         if not self._open_ends:
             self.blocks[-1] = self.blocks[-1]._replace(heading=len(self.headings))
-        self.headings.append(heading.finish())
+        source = self._lines[self._line(start) : bisect_left(self._byte_starts, end)]
+        self.headings.append(heading.finish("\n".join(source)))
         if len(self.headings) > MAX_HEADINGS:
             raise _TooComplex
 
@@ -234,8 +237,6 @@ class _HeadingText:
         self._slug: list[str] = []
         self._depth = 1
         self._image_depth = 0
-        self._plain_tail = 0
-        """How many characters at the end are plain text, where ``{#id}`` may stand."""
 
     def take(self, event: Any) -> bool:
         """One event; False when it ends the heading. Text and code count, tags in it do not."""
@@ -243,8 +244,6 @@ class _HeadingText:
             self._add(" ")
         elif "Text" in event:
             self._add(event["Text"])
-            self._plain_tail += len(event["Text"])
-            return True
         elif "Code" in event:
             self._add(event["Code"])
         elif "Start" in event:
@@ -255,35 +254,41 @@ class _HeadingText:
             if self._depth == self._image_depth:
                 self._image_depth = 0
             self._depth -= 1
-            if not self._depth:
-                return False
-        self._plain_tail = 0
-        return True
+        return self._depth > 0
 
     def _add(self, text: str) -> None:
         self._text.append(text)
         if not self._image_depth:
             self._slug.append(text)
 
-    def finish(self) -> Heading:
+    def finish(self, source: str) -> Heading:
+        """The heading, whose Markdown is ``source``."""
         text, slug = "".join(self._text), "".join(self._slug)
-        cut, explicit_id = _attributes(text[len(text) - self._plain_tail :])
-        if cut:
-            text, slug = text[:-cut].rstrip(), slug[:-cut].rstrip()
-        return Heading(self._level, " ".join(text.split()), slug, explicit_id)
+        explicit_id = _attributes(source)
+        if explicit_id is not None:
+            text, slug = (part.rpartition("{")[0].rstrip() for part in (text, slug))
+        return Heading(self._level, " ".join(text.split()), slug, explicit_id or "")
 
 
-def _attributes(tail: str) -> tuple[int, str]:
-    """Length and id of an attribute list (``{#id}``, ``{: #id .class k=v}``) ending ``tail``."""
-    stripped = tail.rstrip()
-    opening = stripped.rfind("{")
-    if opening < 0 or not stripped.endswith("}"):
-        return 0, ""
-    words = stripped[opening + 1 : -1].removeprefix(":").split()
+def _attributes(source: str) -> str | None:
+    """The id of an attribute list (``{#id}``, ``{: #id .class key=value}``) that ends a heading.
+
+    None without a list; empty for a list without an id. Read from the source, since ``_`` in an id
+    may look like emphasis.
+    """
+    lines = source.rstrip().split("\n")
+    line = (lines[-2] if len(lines) > 1 else lines[0]).rstrip()
+    unclosed = line.rstrip("#")
+    if unclosed.endswith((" ", "\t")):
+        line = unclosed.rstrip()
+    opening = line.rfind("{")
+    if opening < 0 or not line.endswith("}") or line[opening - 1 : opening] == "\\":
+        return None
+    words = line[opening + 1 : -1].removeprefix(":").split()
     explicit_id = ""
     for word in words:
         if word.startswith("#") and len(word) > 1:
             explicit_id = word[1:]
         elif not (word.startswith(".") and len(word) > 1) and "=" not in word[1:]:
-            return 0, ""
-    return (len(tail) - opening, explicit_id) if words else (0, "")
+            return None
+    return explicit_id if words else None

@@ -43,8 +43,5 @@ class RetrieverResource(dg.ConfigurableResource[None]):
         Raises:
             ConfigurationError: the configuration is missing or wrong.
         """
-        retriever = open_retriever(self.config_path)
-        try:
+        with open_retriever(self.config_path) as retriever:
             yield retriever
-        finally:
-            retriever.close()

@@ -133,6 +133,8 @@ def _piece(
 
 def _last_cut(boundary: re.Pattern[str], window: str, low: int, high: int) -> int:
     """End of the last boundary between ``low`` and ``high``; 0 without one."""
+    if high <= low:
+        return 0
     if boundary is LINE:
         return window.rfind("\n", low, high) + 1
     if boundary is WORD:

@@ -55,18 +55,29 @@ def guarded(ctx: click.Context, run: Callable[[], Any]) -> Any:
     try:
         return run()
     except RagError as exc:
-        output: Output = ctx.obj
-        if output.debug:
+        if ctx.obj.debug:
             raise
-        message = str(exc)
-        if output.json:
-            error = {"status": "error", "error": {"type": type(exc).__name__, "message": message}}
-            sys.stdout.write(json.dumps(error, ensure_ascii=False, indent=2) + "\n")
-        sys.stderr.write(f"rag-assets: {message}\n")
+        _tell(ctx, type(exc).__name__, str(exc))
         ctx.exit(WRONG_USE if isinstance(exc, ConfigurationError) else FAILED)
+    except (click.ClickException, click.Abort, click.exceptions.Exit):
+        raise
+    except Exception as exc:  # a person gets one line, --debug the traceback
+        if ctx.obj.debug:
+            raise
+        what = str(exc).strip().splitlines()
+        message = f"unexpected {type(exc).__name__}: {what[0] if what else ''}"
+        _tell(ctx, type(exc).__name__, f"{message} (--debug shows where)")
+        ctx.exit(FAILED)
     except KeyboardInterrupt:
         sys.stderr.write("rag-assets: interrupted; run the same command again to go on\n")
         ctx.exit(130)
+
+
+def _tell(ctx: click.Context, kind: str, message: str) -> None:
+    if ctx.obj.json:
+        error = {"status": "error", "error": {"type": kind, "message": message}}
+        sys.stdout.write(json.dumps(error, ensure_ascii=False, indent=2) + "\n")
+    sys.stderr.write(f"rag-assets: {message}\n")
 
 
 def printable(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,7 +48,7 @@ def search(
     config = load_config(output.config)
     config.partitions(sources)
     acl_tags: AclTags = tags or EVERYTHING
-    with closing(build_retriever(config)) as retriever:
+    with build_retriever(config) as retriever:
         hits = retriever.retrieve(query, k, acl_tags=acl_tags, mode=MODE, sources=sources or None)
     value = {"query": query, "mode": MODE, "hits": [hit_json(hit) for hit in hits]}
     output.show(value, lambda: _show(hits))

@@ -13,12 +13,14 @@ import dagster as dg
 import yaml
 from dagster._core.instance.ref import InstanceRef
 from filelock import FileLock
+from sqlalchemy.exc import OperationalError
 
 from rag_assets.config import Config
 from rag_assets.defs import build_definitions
 from rag_assets.defs.automation import ACTIVE, JOB_NAME
 from rag_assets.defs.running import CONFIRM_TAG, FULL_TAG, PROCESS_TAG, REPROCESS_TAG
 from rag_assets.defs.vector_index import WRITER_POOL
+from rag_assets.errors import AssetError
 from rag_assets.ingest import PartitionReport, report_of
 from rag_assets.models import IngestRun
 from rag_assets.pipeline.progress import Progress, silent, watched_by
@@ -39,7 +41,11 @@ def run_partitions(
     confirm_removals: bool,
     progress: Progress | None,
 ) -> list[PartitionReport]:
-    """One run per partition, one after the other; a failed one does not stop the next."""
+    """One run per partition, one after the other; a failed one does not stop the next.
+
+    Raises:
+        AssetError: Dagster's own storage cannot be written; what was indexed before stays.
+    """
     tags = {PROCESS_TAG: process_name()}
     if build_id is not None:
         tags[FULL_TAG] = build_id
@@ -47,10 +53,17 @@ def run_partitions(
         tags[REPROCESS_TAG] = "true"
     if confirm_removals:
         tags[CONFIRM_TAG] = "true"
-    with open_instance(config) as instance, watched_by(progress or silent):
-        close_abandoned_runs(instance)
-        job = build_definitions(config).resolve_job_def(JOB_NAME)
-        return [_run(instance, job, key, tags) for key in keys]
+    try:
+        with open_instance(config) as instance, watched_by(progress or silent):
+            close_abandoned_runs(instance)
+            job = build_definitions(config).resolve_job_def(JOB_NAME)
+            return [_run(instance, job, key, tags) for key in keys]
+    except (OperationalError, OSError) as exc:
+        problem = exc.orig if isinstance(exc, OperationalError) else exc
+        raise AssetError(
+            f"{dagster_home(config)}: Dagster's storage cannot be used ({problem}); free space or "
+            "mend the folder's permissions, then run again"
+        ) from exc
 
 
 def _run(

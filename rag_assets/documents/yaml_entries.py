@@ -13,7 +13,7 @@ _LOADER: Final[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _MERGE_KEY: Final = "<<"
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
-_LINE: Final = re.compile(r"(?P<key>[^\s:#\-\[\]{},&*!|>%@`][^:]*?)[ \t]*:(?:[ \t]+(?P<value>.*))?")
+_LINE: Final = re.compile(r"(?P<key>[^\s:#\-\[\]{},&*!|>%@`][^:]*):(?:[ \t]+(?P<value>.*))?")
 _NOT_SCALAR: Final = {
     "[": "a list",
     "{": "a mapping",
@@ -163,7 +163,7 @@ def read_lines(block: str) -> list[Entry] | None:
         match = _LINE.fullmatch(line)
         if match is None:
             return None
-        entries.append(_line_entry(match["key"], number, (match["value"] or "").strip()))
+        entries.append(_line_entry(match["key"].rstrip(), number, (match["value"] or "").strip()))
     return entries
 
 

@@ -25,7 +25,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -138,14 +138,22 @@ def open_weights(path: Path) -> E5Weights:
     """
     try:
         with path.open("rb") as file:
+            digest = _sha256(file)
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise Unavailable(f"{path} cannot be read ({error}). {WAY_OUT}") from error
-    digest = hashlib.sha256(data).hexdigest()
     if digest != WEIGHTS_SHA256:
         data.close()
         raise Unavailable(f"{path} has sha256 {digest}, not {WEIGHTS_SHA256}. {WAY_OUT}")
     return _parse(data)
+
+
+def _sha256(file: BinaryIO) -> str:
+    """Read in blocks: hashing the mapped file would keep all of it in memory."""
+    digest = hashlib.sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def _parse(data: mmap.mmap) -> E5Weights:

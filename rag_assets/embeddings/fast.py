@@ -1,6 +1,6 @@
 """The embedder of the `fast` extra: universal-sentence-encoder-multilingual in numpy, 16 languages.
 
-About ten times the speed of the local e5 model and less exact within a language, but nearly
+About five times the speed of the local e5 model and less exact within a language, but nearly
 indifferent to the language of question and passage.
 """
 
@@ -42,8 +42,8 @@ class FastEmbedder:
     first ``embed``.
 
     Args:
-        threads: threads of numpy's linear algebra (where ``threadpoolctl`` is installed); 0 for as
-            many as there are CPUs.
+        threads: threads of numpy's linear algebra (where ``threadpoolctl`` is installed; elsewhere
+            numpy decides); 0 for as many as there are CPUs, but at most 4: the matrices are small.
         batch_size: what ``batch_size`` says; any number of texts may be handed over.
 
     Raises:
@@ -56,7 +56,7 @@ class FastEmbedder:
         if batch_size < 1:
             raise ConfigurationError(f"embedding.batch_size must be at least 1: {batch_size}")
         self._resources = _find_resources()
-        self._threads = threads or os.cpu_count() or 1
+        self._threads = threads or min(4, os.cpu_count() or 1)
         self._batch_size = batch_size
         self._fingerprint = ""
         self._model: Any = None

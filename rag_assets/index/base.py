@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from rag_assets.acl import AclTags
 from rag_assets.embeddings.base import Vectors
+from rag_assets.errors import DimensionMismatch, FingerprintMismatch
 from rag_assets.models import (
     Chunk,
     Document,
@@ -122,7 +123,7 @@ class VectorStore(Protocol):
     def replace_left_out(
         self, source: str, rows: Sequence[LeftOut], *, remove: Collection[str]
     ) -> None:
-        """Put ``rows`` into the ledger of files left out and take the paths in ``remove`` from it."""
+        """Put ``rows`` into the ledger of files left out, take the paths in ``remove`` out."""
         ...
 
     def left_out(self, source: str | None = None) -> list[LeftOut]:
@@ -195,7 +196,7 @@ class VectorStore(Protocol):
         ...
 
     def finish(self) -> None:
-        """End of a run: compact where it pays, leave no deleted bytes in any file. Needs the lease."""
+        """End of a run: compact if it pays, leave no deleted bytes in any file. Needs the lease."""
         ...
 
     def promote(self) -> None:
@@ -205,3 +206,24 @@ class VectorStore(Protocol):
     def close(self) -> None:
         """Release connections; the object is not used afterwards."""
         ...
+
+
+def check_fingerprint(held: IndexFingerprint, given: IndexFingerprint, where: object) -> None:
+    """Compare what an index holds with what a writer brings; ``where`` names the index.
+
+    Raises:
+        DimensionMismatch, FingerprintMismatch: the message has both.
+    """
+    if held.dim != given.dim:
+        raise DimensionMismatch(
+            f"{where}: the index holds vectors of dimension {held.dim} (model {held.model}), the "
+            f"embedder gives {given.dim} (model {given.model}); configure the former model, or "
+            f"run `rag-assets ingest --full`"
+        )
+    for what in ("model", "chunker"):
+        ours, theirs = getattr(held, what), getattr(given, what)
+        if ours != theirs:
+            raise FingerprintMismatch(
+                f"{where}: the index was made by {what} {ours}, the configuration now has "
+                f"{theirs}; configure the former {what}, or run `rag-assets ingest --full`"
+            )

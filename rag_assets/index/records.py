@@ -35,6 +35,7 @@ RUN_COLUMNS: Final = (
 )
 """The fields of ``IngestRun``, in this order."""
 
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FRAGMENT_SAFE: Final = "!$&'()*+,;=:@/?-._~"
 """What RFC 3986 allows in a fragment without percent-encoding, letters and digits apart."""
 
@@ -57,7 +58,7 @@ def checksum(data: bytes) -> int:
 
 def json_text(value: Any) -> str:
     """Compact JSON of strings, lists and mappings, as it is stored."""
-    return storable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return storable(_encode(value))
 
 
 def tags_text(tags: Iterable[str]) -> str:
@@ -81,8 +82,8 @@ def chunk_row(chunk: Chunk) -> tuple[Any, ...]:
 
 
 def row_checksum(row: Sequence[Any]) -> int:
-    """The checksum over all of ``CHUNK_COLUMNS``, joined by a byte that UTF-8 never has."""
-    return checksum(b"\xff".join(str(value).encode() for value in row))
+    """The checksum over all of ``CHUNK_COLUMNS``, as one JSON list in UTF-8."""
+    return checksum(_encode(row).encode())
 
 
 def chunk_from_row(source: str, path: str, row: Sequence[Any]) -> Chunk:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
-from rag_assets.errors import DimensionMismatch, FingerprintMismatch, IndexDamaged, VectorStoreError
+from rag_assets.errors import IndexDamaged, VectorStoreError
+from rag_assets.index.base import check_fingerprint
 from rag_assets.index.faults import WAY_OUT
 from rag_assets.models import IndexFingerprint
 
@@ -143,27 +144,6 @@ def set_fingerprint(connection: apsw.Connection, fingerprint: IndexFingerprint, 
                 }
             ),
         )
-
-
-def check_fingerprint(held: IndexFingerprint, given: IndexFingerprint, path: Path) -> None:
-    """Compare what an index holds with what a writer brings.
-
-    Raises:
-        DimensionMismatch, FingerprintMismatch: the message has both.
-    """
-    if held.dim != given.dim:
-        raise DimensionMismatch(
-            f"{path}: the index holds vectors of dimension {held.dim} (model {held.model}), the "
-            f"embedder gives {given.dim} (model {given.model}); configure the former model, or "
-            f"{WAY_OUT}"
-        )
-    for what in ("model", "chunker"):
-        ours, theirs = getattr(held, what), getattr(given, what)
-        if ours != theirs:
-            raise FingerprintMismatch(
-                f"{path}: the index was made by {what} {ours}, the configuration now has "
-                f"{theirs}; configure the former {what}, or {WAY_OUT}"
-            )
 
 
 def read_fingerprint(connection: apsw.Connection) -> IndexFingerprint | None:

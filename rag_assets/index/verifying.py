@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -240,46 +239,50 @@ def _compare(
     connection: apsw.Connection, expected: Expected, seen: npt.NDArray[np.int64], block: Block
 ) -> Iterator[Problem]:
     """The vectors of one block against what is expected of them; counts them in ``seen``."""
-    index = np.searchsorted(expected["id"], block.rowids)
-    for i, row in enumerate(index):
-        rowid = int(block.rowids[i])
-        if row >= len(expected) or expected["id"][row] != rowid:
-            yield Problem(f"vector {rowid}: it belongs to no passage", vectors=True)
-            continue
-        seen[row] += 1
-        if faults := _faults(expected[row], block, i, int(seen[row])):
-            document = int(expected["document"][row])
-            yield Problem(
-                f"document {_name(connection, document)}: the vector of passage "
-                f"{_position(connection, rowid)} {' and '.join(faults)}",
-                document,
-                vectors=True,
-            )
-
-
-def _faults(expected: Any, block: Block, i: int, times: int) -> list[str]:
-    faults = []
-    if checksum(block.vectors[i].tobytes()) != expected["checksum"]:
-        faults.append("differs from its checksum")
-    if block.acl_sets[i] != expected["acl_set"]:
-        faults.append("has other ACL tags than its document")
-    if block.sources[i] != expected["source"]:
-        faults.append("has another source than its document")
-    if times > 1:
-        faults.append("is there more than once")
-    return faults
+    if not len(expected):
+        known, index = np.zeros(len(block.rowids), dtype=bool), block.slots
+    else:
+        index = np.minimum(np.searchsorted(expected["id"], block.rowids), len(expected) - 1)
+        known = expected["id"][index] == block.rowids
+    for rowid in block.rowids[~known]:
+        yield Problem(f"vector {rowid}: it belongs to no passage", vectors=True)
+    if not known.any():
+        return
+    want = expected[index[known]]
+    np.add.at(seen, index[known], 1)
+    checksums = np.array([checksum(vector.tobytes()) for vector in block.vectors[known]])
+    faults = {
+        "differs from its checksum": checksums != want["checksum"],
+        "has other ACL tags than its document": block.acl_sets[known] != want["acl_set"],
+        "has another source than its document": block.sources[known] != want["source"],
+        "is there more than once": seen[index[known]] > 1,
+    }
+    for i in np.flatnonzero(np.logical_or.reduce(list(faults.values()))):
+        named = " and ".join(fault for fault, where in faults.items() if where[i])
+        document = int(want["document"][i])
+        yield Problem(
+            f"document {_name(connection, document)}: the vector of passage "
+            f"{_position(connection, want['id'][i])} {named}",
+            document,
+            vectors=True,
+        )
 
 
 def _places(connection: apsw.Connection, places: list[npt.NDArray[np.int64]]) -> Iterator[Problem]:
     """vec0's map from rowid to block and slot against where the vectors lie."""
     rows = connection.execute(
-        "SELECT rowid, ifnull(chunk_id, -1), ifnull(chunk_offset, -1) FROM chunk_vector_rowids"
+        "SELECT rowid, ifnull(chunk_id, -1), ifnull(chunk_offset, -1) FROM chunk_vector_rowids "
+        "ORDER BY rowid"
     )
-    said = set(rows)
-    lying = {tuple(row) for row in itertools.chain.from_iterable(p.tolist() for p in places)}
-    for rowid, block, slot in sorted(said - lying):
+    said = np.fromiter(rows, dtype=np.dtype((np.int64, 3)))
+    lying = np.concatenate([*places, np.empty((0, 3), np.int64)])
+    lying = lying[np.argsort(lying[:, 0], kind="stable")]
+    if np.array_equal(said, lying):
+        return
+    named, found = {tuple(row) for row in said.tolist()}, {tuple(row) for row in lying.tolist()}
+    for rowid, block, slot in sorted(named - found):
         yield Problem(f"vector {rowid}: it is not in slot {slot} of block {block}", vectors=True)
-    for rowid, block, slot in sorted(lying - said):
+    for rowid, block, slot in sorted(found - named):
         yield Problem(f"vector {rowid}: slot {slot} of block {block} is not known", vectors=True)
 
 

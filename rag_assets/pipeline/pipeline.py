@@ -19,8 +19,7 @@ from rag_assets.embeddings.base import Embedder
 from rag_assets.embeddings.cache import EmbeddingCache
 from rag_assets.errors import AssetError, IndexMissing, Unavailable, VectorStoreError
 from rag_assets.fingerprints import DOCUMENTS_VERSION, INDEX_VERSION, fingerprint
-from rag_assets.index.base import VectorStore
-from rag_assets.index.schema import check_fingerprint
+from rag_assets.index.base import VectorStore, check_fingerprint
 from rag_assets.models import EmbedderHealth, IndexFingerprint, IngestRun, SourceListing
 from rag_assets.pipeline import steps, tables
 from rag_assets.pipeline.indexing import index_partition, utc, wanted

@@ -96,6 +96,14 @@ class Retriever:
             store.close()
         self._embedder.close()
 
+    def __enter__(self) -> Retriever:
+        """The retriever itself; it is closed at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
     def _opened_store(self) -> VectorStore:
         store = self._store
         if store is not None:
