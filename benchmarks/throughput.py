@@ -2,8 +2,8 @@
 
     python benchmarks/throughput.py PATH/TO/TREE [--documents 40] [--json]
 
-* ``local``: the five steps over some documents with the `local` embedder, against the embedder alone
-  on the same texts in the same batches, taking turns in one process: their ratio.
+* ``local``: the five steps over some documents with the local embedder, against that embedder
+  alone on the same texts in the same batches, taking turns in one process: their ratio.
 * ``zero``: the five steps over the whole tree with an embedder that costs nothing: documents per
   second, and the seconds of every step.
 """
@@ -189,8 +189,10 @@ def main() -> None:
             print(f"  {step:18} {seconds:7.3f} s")
     if "local" in found:
         local = found["local"]
-        print(f"local embedder: {local['texts']} texts of {local['documents']} documents at "
-              f"{local['texts_per_second']}/s: {local['share']:.1%} of the embedder alone")  # fmt: skip
+        print(
+            f"local embedder: {local['texts']} texts of {local['documents']} documents, "
+            f"{local['texts_per_second']}/s: {local['share']:.1%} of the embedder alone"
+        )
 
 
 if __name__ == "__main__":

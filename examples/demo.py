@@ -188,7 +188,7 @@ def run(words: tuple[str, ...] | list[str], config: Path | None, *, capture: boo
     environment = dict(os.environ)
     # The runs belong to the project that is shown, not to an instance of the user's own.
     environment.pop("DAGSTER_HOME", None)
-    done = subprocess.run(  # noqa: S603 (our own command, no shell)
+    done = subprocess.run(
         [str(COMMAND), "--config", str(file), *words],
         cwd=PROJECT,
         env=environment,

@@ -42,12 +42,6 @@ def remember_look(
     _write(data.look_state(partition), state)
 
 
-def recall_look(data: DataFolder, partition: str) -> Mapping[str, Any] | None:
-    """The ``look_state`` of the last listing, None when there is none."""
-    state = _read(data.look_state(partition))
-    return state["look"] if state else None
-
-
 def remember_indexed(
     data: DataFolder,
     config: Path,

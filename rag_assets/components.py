@@ -1,13 +1,17 @@
 """Build what the configuration names: sources, chunker, embedder, index, retriever.
 
-Each can be a class of the integrator's own (``package.module:Class``); it is called with the
-``options`` of its section as keyword arguments. Heavy modules are imported only when they are used.
+Each can be a class of the integrator's own (``package.module:Class``), called with the ``options``
+of its section as keyword arguments, or an object that ``replacing`` puts in its place. Heavy
+modules are imported only when they are used.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rag_assets.errors import ConfigurationError, IndexMissing
@@ -25,12 +29,43 @@ if TYPE_CHECKING:
     from rag_assets.sources.base import Source
 
 
+_objects: ContextVar[Mapping[str, Any]] = ContextVar(
+    "rag_assets_objects", default=MappingProxyType({})
+)
+
+
+@contextmanager
+def replacing(
+    *,
+    source: Source | None = None,
+    chunker: Chunker | None = None,
+    embedder: Embedder | None = None,
+    open_store: Callable[[], VectorStore] | None = None,
+) -> Iterator[None]:
+    """Use these objects instead of what the configuration names, in this thread and block.
+
+    ``open_store`` is called whenever the index is opened, and what it gives is closed afterwards.
+
+    >>> with replacing(embedder=mine):              # doctest: +SKIP
+    ...     ingest("rag_assets.yaml")
+    """
+    given = {"source": source, "chunker": chunker, "embedder": embedder, "open_store": open_store}
+    token = _objects.set({**_objects.get(), **{k: v for k, v in given.items() if v is not None}})
+    try:
+        yield
+    finally:
+        _objects.reset(token)
+
+
 def build_source(config: Config, partition: Partition) -> Source:
     """The source of one partition.
 
     Raises:
         ConfigurationError: the class cannot be imported or does not take its options.
     """
+    if (given := _objects.get().get("source")) is not None:
+        replaced: Source = given
+        return replaced
     settings = config.source(partition.source)
     if settings.kind != "markdown":
         options = dict(settings.options, name=settings.name, settings=settings)
@@ -90,6 +125,9 @@ def build_chunker(config: Config) -> Chunker:
         ChunkingError: its settings are impossible.
         ConfigurationError: a class of the user's own cannot be built.
     """
+    if (given := _objects.get().get("chunker")) is not None:
+        replaced: Chunker = given
+        return replaced
     if config.chunk.chunker is not None:
         built: Chunker = _construct(
             config, config.chunk.chunker, config.chunk.options, "Chunker", "chunk.chunker"
@@ -111,6 +149,9 @@ def build_embedder(config: Config) -> Embedder:
     Raises:
         ConfigurationError: a class of the user's own cannot be built, or an extra is missing.
     """
+    if (given := _objects.get().get("embedder")) is not None:
+        replaced: Embedder = given
+        return replaced
     settings = config.embedding
     if settings.backend == "local":
         from rag_assets.embeddings.local import LocalEmbedder
@@ -141,6 +182,7 @@ def build_embedder(config: Config) -> Embedder:
             retry_after_cap_seconds=settings.retry_after_cap_seconds,
             max_tokens=settings.max_tokens,
             concurrency=settings.concurrency,
+            ca_file=settings.ca_file,
         )
     built: Embedder = _construct(
         config, settings.backend, settings.options, "Embedder", "embedding.backend"
@@ -155,6 +197,9 @@ def open_index(config: Config, *, build_id: str | None = None) -> VectorStore:
         VectorStoreError: it cannot be opened.
         ConfigurationError: a class of the user's own cannot be built.
     """
+    if (given := _objects.get().get("open_store")) is not None:
+        replaced: VectorStore = given()
+        return replaced
     if config.index.backend == "sqlite":
         from rag_assets.index.generations import IndexDirectory
 
@@ -172,7 +217,7 @@ def open_reader(config: Config) -> VectorStore:
     Raises:
         IndexMissing: nothing was indexed yet.
     """
-    if config.index.backend != "sqlite":
+    if config.index.backend != "sqlite" or "open_store" in _objects.get():
         return open_index(config)
     from rag_assets.index.generations import IndexDirectory
 

@@ -153,6 +153,8 @@ class EmbeddingSettings(_Strict):
     url: str | None = None
     model: str | None = None
     """``http``: the model the server must name; any other is refused."""
+    ca_file: Path | None = None
+    """``http``: certificates of a private authority (PEM), relative to the file."""
     batch_size: int = Field(default=64, ge=1, le=4096)
     threads: int = Field(default=0, ge=0)
     """``local``: threads of the model; 0 takes every core."""
@@ -177,6 +179,11 @@ class EmbeddingSettings(_Strict):
     @classmethod
     def _number(cls, value: object) -> object:
         return float(value) if type(value) is int else value
+
+    @field_validator("ca_file", mode="before")
+    @classmethod
+    def _ca_file(cls, value: object) -> object:
+        return Path(value) if isinstance(value, str) and value.strip() else value
 
     @field_validator("backend")
     @classmethod
@@ -355,6 +362,7 @@ def load_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
     resolved = config.model_copy(
         update={
             "data_dir": _absolute(base, config.data_dir),
+            "embedding": _with_absolute_ca_file(base, config.embedding),
             "sources": tuple(
                 s.model_copy(update={"root": _absolute(base, s.root)}) if s.root else s
                 for s in config.sources
@@ -364,6 +372,12 @@ def load_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
     resolved._path = file
     resolved._positions = positions
     return resolved
+
+
+def _with_absolute_ca_file(base: Path, settings: EmbeddingSettings) -> EmbeddingSettings:
+    if settings.ca_file is None:
+        return settings
+    return settings.model_copy(update={"ca_file": _absolute(base, settings.ca_file)})
 
 
 def _absolute(base: Path, path: Path) -> Path:

@@ -18,7 +18,7 @@ def estimate_tokens(text: str) -> int:
 
 HUNDREDTHS: Final = 100
 """``token_weight`` counts in hundredths of a token, so that weights are whole numbers."""
-BASE_TOKENS: Final = 4
+BASE_TOKENS: Final = 6
 """What even the shortest text may cost on top of its weight."""
 
 
@@ -49,12 +49,12 @@ def _byte_weights() -> bytes:
     weigh(34, bytes(range(0xD0, 0xD4)))  # Cyrillic
     weigh(40, bytes(range(0xD4, 0xE0)))  # Armenian, Hebrew, Arabic
     weigh(50, bytes((0xE0, 0xE1)))  # scripts of India and South-East Asia
-    weigh(105, b"\xe2")  # typographic punctuation, arrows, box drawing
-    weigh(68, b"\xe3")  # kana
+    weigh(160, b"\xe2")  # typographic punctuation, arrows, box drawing
+    weigh(74, b"\xe3")  # kana
     weigh(76, bytes(range(0xE4, 0xEA)))  # Chinese characters
     weigh(71, bytes(range(0xEA, 0xEE)))  # Hangul
     weigh(150, b"\xee\xef")  # private use, full-width forms
-    weigh(200, bytes(range(0xF0, 0xF5)))  # emoji and rarer planes
+    weigh(230, bytes(range(0xF0, 0xF5)))  # emoji and rarer planes
     return bytes(weights)
 
 
@@ -77,11 +77,12 @@ def token_weight(text: str) -> int:
 
 
 def upper_bound_tokens(text: str) -> int:
-    """At least as many tokens as an XLM-RoBERTa (e5, bge-m3) tokenizer makes of ``text``.
+    """At least as many tokens as an XLM-RoBERTa (e5) tokenizer makes of ``text``, as a rule.
 
-    Without the special tokens and the prefix of a model. Measured, not proven: never below the real
-    count on the passages it was fitted on, 1.2 to 1.5 times above it on average. Strings
-    of random characters (base64, hexadecimal) may have up to 1.5 times more tokens than it says, so
+    Without the special tokens and the prefix of a model. Measured, not proven: on 31,000 passages
+    of documentation trees in many languages that it was not fitted to, fewer than one in 2,000 had
+    more tokens, those by a few, and the bound was 1.3 times the real count on average. Strings of
+    random characters (base64, hexadecimal) may have up to 1.5 times more tokens than it says, so
     whoever must not lose text still has to check. Linear in the length, about 6 ns a byte.
     """
     return BASE_TOKENS + -(-token_weight(text) // HUNDREDTHS)

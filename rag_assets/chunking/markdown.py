@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Any, Final, get_args
 
 from rag_assets.chunking.anchors import AnchorStyle, anchors
@@ -84,14 +85,19 @@ class MarkdownChunker:
 
     def chunk(self, document: Document) -> list[Chunk]:
         """The passages of ``document`` in reading order; together they hold all of its text."""
-        text = normalise_line_ends(document.body)
-        found = outline(text)
-        chunks: list[Chunk] = []
+        found = outline(normalise_line_ends(document.body))
+        passages = enumerate(self.passages(document.title, found))
+        return [
+            _chunk(document, found, section, passage, position)
+            for position, (section, passage) in passages
+        ]
+
+    def passages(self, title: str, found: Outline) -> Iterator[tuple[Section, Passage]]:
+        """Where the passages of an outlined text lie, in order, each with its section."""
         for section in sections(found, anchors(found.headings, self._anchor_style)):
             blocks = found.blocks[section.first : section.last]
-            for passage in pack(found, blocks, self._limits(document.title, section)):
-                chunks.append(_chunk(document, found, section, passage, len(chunks)))
-        return chunks
+            for passage in pack(found, blocks, self._limits(title, section)):
+                yield section, passage
 
     def _limits(self, title: str, section: Section) -> Limits:
         """What the title and headings leave of the embedder's limit, at least half of it."""

@@ -76,10 +76,11 @@ def pack(outline: Outline, blocks: Sequence[Block], limits: Limits) -> list[Pass
     text, starts = outline.text, outline.line_starts
     start, end = starts[blocks[0].start], starts[blocks[-1].end] - 1
     if _fits(text[start:end], limits.words, limits.weight):
-        return [Passage(start, end, start)]
+        return [] if text[start:end].isspace() else [Passage(start, end, start)]
     packer = _Packer(text, limits)
-    for unit in _Units(outline, limits).of(blocks):
-        packer.add(unit)
+    for unit in _Units(outline, limits, packer).of(blocks):
+        if unit.span.words:  # a line of nothing but no-break spaces is a paragraph to CommonMark
+            packer.add(unit)
     return packer.finish()
 
 
@@ -89,13 +90,14 @@ def _fits(part: str, words: int, weight: int) -> bool:
 
 
 class _Units:
-    """Turns blocks into units."""
+    """Turns blocks into units, one by one as ``packer`` takes them."""
 
-    def __init__(self, outline: Outline, limits: Limits) -> None:
+    def __init__(self, outline: Outline, limits: Limits, packer: _Packer) -> None:
         self._text = outline.text
         self._starts = outline.line_starts
         self._limits = limits
-        self._first = Budget(limits.words, limits.weight, limits.hard_weight)
+        self._packer = packer
+        self._whole = Budget(limits.words, limits.weight, limits.hard_weight)
         # Further pieces of prose leave room for the tail of the piece before them.
         self._after_tail = Budget(
             max(1, limits.words - limits.overlap_words),
@@ -159,8 +161,8 @@ class _Units:
         if header.weight * 2 > self._limits.weight or header.words * 2 > self._limits.words:
             yield from self._pieces(start, end, "table", lead)
             return
-        others = self._first.less(header.words, header.weight)
-        first = others if lead is None else others.less(lead.words, lead.weight)
+        others = self._whole.less(header.words, header.weight)
+        first = self._first(lead).less(header.words, header.weight)
         rows_start = self._starts[block.start + _HEADER_ROWS]
         repeated: Span | None = None
         for rows in split(self._text, rows_start, end, "table", first, others):
@@ -169,11 +171,19 @@ class _Units:
             repeated = header
 
     def _pieces(self, start: int, end: int, kind: BlockKind, lead: Span | None) -> Iterator[Unit]:
-        first = self._first if lead is None else self._first.less(lead.words, lead.weight)
         lends_its_tail = kind in _LENDS_ITS_TAIL
-        others = self._after_tail if lends_its_tail else self._first
-        for span in split(self._text, start, end, kind, first, others):
+        others = self._after_tail if lends_its_tail else self._whole
+        for span in split(self._text, start, end, kind, self._first(lead), others):
             yield Unit(span, lends_its_tail)
+
+    def _first(self, lead: Span | None) -> Budget:
+        """For the first piece of a split block: the room in the passage before it, if that is more
+        than half of one, so that a sentence stays with the table or the code it introduces."""
+        words, weight = self._packer.room()
+        if words * 2 < self._limits.words or weight * 2 < self._limits.weight:
+            words, weight = self._limits.words, self._limits.weight
+        room = Budget(words, weight, self._limits.hard_weight)
+        return room if lead is None else room.less(lead.words, lead.weight)
 
     def _measure_lines(self, first: int, last: int) -> Span:
         return measure(self._text, self._starts[first], self._starts[last] - 1)
@@ -216,6 +226,10 @@ class _Packer:
             self._lender = None
         elif self._lender is None:
             self._lender = span.start
+
+    def room(self) -> tuple[int, int]:
+        """Words and weight that the current passage could still take."""
+        return self._limits.words - self._words, self._limits.weight - self._weight
 
     def finish(self) -> list[Passage]:
         """All passages."""

@@ -12,6 +12,8 @@ from rag_assets.changes import partition_changed, up_to_date
 from rag_assets.config import Config, load_config
 from rag_assets.defs.running import REREAD_TAG
 from rag_assets.errors import RagError
+from rag_assets.ingest import stale_partitions
+from rag_assets.pipeline.pipeline import Pipeline
 from rag_assets.pipeline.progress import duration
 from rag_assets.project import DataFolder
 
@@ -84,6 +86,11 @@ def _request_for(
     try:
         if not partition_changed(data, key, versions.get(key, "")):
             return None
+        partition = config.partition(key)
+        if config.source(partition.source).kind != "markdown" and not stale_partitions(
+            Pipeline(config), [partition]
+        ):
+            return None  # a source of another kind is listed and compared to be sure
     except RagError as exc:
         context.log.warning(f"partition {key}: {exc}")
         return None

@@ -48,8 +48,13 @@ def looks_like_acl(key: str) -> bool:
     """True for ``acl`` and what resembles it: ``ACL``, ``acl_tags``, ``pageAcl``, Cyrillic а."""
     if len(key) > 1_000:
         return _MENTION.search(key) is not None
-    folded = unicodedata.normalize("NFKC", key).casefold().translate(_LOOK_ALIKES)
-    visible = "".join(character for character in folded if unicodedata.category(character) != "Cf")
+    if key.isascii():
+        visible = key.lower()
+    else:
+        folded = unicodedata.normalize("NFKC", key).casefold().translate(_LOOK_ALIKES)
+        visible = "".join(c for c in folded if unicodedata.category(c) != "Cf")
+    if "acl" not in visible:
+        return False
     return any(word.startswith("acl") or word.endswith("acl") for word in _WORDS.findall(visible))
 
 

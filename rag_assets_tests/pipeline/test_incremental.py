@@ -269,7 +269,7 @@ def test_text_that_the_embedder_refuses_quarantines_one_document(project):
 
 
 def test_random_edits_equal_a_fresh_build(tmp_path: Path):
-    """Replay equals rebuild: documents, passages, vectors and ledger, after every round of edits."""
+    """Replay equals rebuild: documents, passages, vectors, ledger, after every round of edits."""
     rng = random.Random(7)
     project = Project(tmp_path / "incremental")
     seen: set[str] = set()
