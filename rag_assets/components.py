@@ -166,7 +166,7 @@ def build_embedder(config: Config) -> Embedder:
     if settings.backend == "fast":
         from rag_assets.embeddings.fast import FastEmbedder
 
-        return FastEmbedder(batch_size=settings.batch_size)
+        return FastEmbedder(threads=settings.threads, batch_size=settings.batch_size)
     if settings.backend == "http":
         from rag_assets.embeddings.http import HttpEmbedder
 
