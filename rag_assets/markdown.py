@@ -95,14 +95,9 @@ def outline(text: str) -> Outline:
     A text with too much structure (``MAX_EVENTS``, ``MAX_HEADINGS``, ``MAX_CHARACTERS``) is one
     block of plain lines, so that it can still be indexed in bounded time.
     """
-    lines = text.split("\n")
+    reader = _Reader(text)
+    lines = reader.lines
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
-    if text.isascii():
-        byte_starts = starts
-    else:
-        data = text.encode("utf-8", "surrogatepass")
-        byte_starts = [0, *accumulate(len(line) + 1 for line in data.split(b"\n"))]
-    reader = _Reader(text, lines, byte_starts)
     try:
         reader.read()
     except (_TooComplex, UnicodeEncodeError):
@@ -112,13 +107,12 @@ def outline(text: str) -> Outline:
 
 def first_heading(text: str, level: int) -> str:
     """Text of the first top-level heading of ``level`` that has any; empty without one."""
-    found = outline(text)
-    for block in found.blocks:
-        if block.heading >= 0 and found.headings[block.heading].level == level:
-            heading = found.headings[block.heading]
-            if heading.text:
-                return heading.text
-    return ""
+    reader = _Reader(text, stop_at_level=level)
+    try:
+        reader.read()
+    except (_TooComplex, UnicodeEncodeError):
+        return ""
+    return reader.found
 
 
 def _plain(lines: list[str]) -> Iterator[Block]:
@@ -155,12 +149,19 @@ def _with_gaps(blocks: list[Block], lines: list[str]) -> list[Block]:
 class _Reader:
     """Collects blocks and headings from the parser's events."""
 
-    def __init__(self, text: str, lines: list[str], byte_starts: list[int]) -> None:
+    def __init__(self, text: str, *, stop_at_level: int = 0) -> None:
         self.blocks: list[Block] = []
         self.headings: list[Heading] = []
+        self.lines = text.split("\n")
+        self.found = ""
+        """Text of the heading at which reading stopped."""
+        self._stop_at_level = stop_at_level
         self._text = text
-        self._lines = lines
-        self._byte_starts = byte_starts
+        # The parser counts in bytes.
+        parts: list[str] | list[bytes] = self.lines
+        if not text.isascii():
+            parts = text.encode("utf-8", "surrogatepass").split(b"\n")
+        self._byte_starts = [0, *accumulate(len(line) + 1 for line in parts)]
         self._items: list[int] = []
         self._open_ends: list[int] = []
         """Where the lists, items and quotations around the current place end."""
@@ -183,6 +184,8 @@ class _Reader:
                 if not heading.take(event):
                     self._close_heading(heading, place["start"], place["end"])
                     heading = None
+                    if self.found:
+                        return
             elif isinstance(event, str):
                 self._open(event, place["start"], place["end"])
             elif "Start" in event:
@@ -222,8 +225,10 @@ class _Reader:
     def _close_heading(self, heading: _HeadingText, start: int, end: int) -> None:
         if not self._open_ends:
             self.blocks[-1] = self.blocks[-1]._replace(heading=len(self.headings))
-        source = self._lines[self._line(start) : bisect_left(self._byte_starts, end)]
+        source = self.lines[self._line(start) : bisect_left(self._byte_starts, end)]
         self.headings.append(heading.finish("\n".join(source)))
+        if self.headings[-1].level == self._stop_at_level and not self._open_ends:
+            self.found = self.headings[-1].text
         if len(self.headings) > MAX_HEADINGS:
             raise _TooComplex
 

@@ -45,6 +45,8 @@ BOUNDARIES: Final[Mapping[BlockKind, tuple[re.Pattern[str], ...]]] = {
 WINDOW_CHARACTERS_PER_TOKEN: Final = 5
 """How far ahead a cut is sought; English prose has about 4 characters a token."""
 MIN_WINDOW_CHARACTERS: Final = 256
+MAX_INDENTATION_CHARACTERS: Final = 128
+"""A line that begins further in loses its white space when it has to be cut."""
 _LOOK_BACK_CHARACTERS: Final = 256
 """The last boundary of a window is sought from its end, in steps that grow from this."""
 
@@ -114,8 +116,8 @@ def _piece(
 ) -> int:
     """Length of the piece that begins ``window``; always positive."""
     indentation = len(window) - len(window.lstrip())
-    if indentation == len(window):
-        return len(window)
+    if indentation == len(window) or indentation > MAX_INDENTATION_CHARACTERS:
+        return indentation
     reach = longest_prefix(window, budget.words, budget.weight)
     if is_last and reach == len(window):
         return len(window)
