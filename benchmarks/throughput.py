@@ -27,7 +27,8 @@ from rag_assets.config import load_config
 from rag_assets.embeddings.base import Embedder, InputType, Vectors
 from rag_assets.models import EmbedderHealth
 from rag_assets.pipeline import tables
-from rag_assets.pipeline.pipeline import ASSETS, Pipeline, RunOptions
+from rag_assets.pipeline.pipeline import Pipeline, RunOptions
+from rag_assets.project import ASSETS
 
 
 class ZeroCostEmbedder:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ from rag_assets.fingerprints import (
     INDEX_VERSION,
     SOURCES_VERSION,
 )
-from rag_assets.project import DataFolder
+from rag_assets.project import ASSETS, DataFolder
 
 CODE: Final = [__version__, SOURCES_VERSION, DOCUMENTS_VERSION, CHUNKING_VERSION, INDEX_VERSION]
 """Another version of the package, or of a stage, makes every remembered answer worthless."""
@@ -46,23 +46,19 @@ def remember_indexed(
     data: DataFolder,
     config: Path,
     stages: Mapping[str, str],
-    recorded: Mapping[str, str],
-    target_version: Callable[[str], str],
+    recorded: Collection[str],
+    current: Callable[[str, str], bool],
 ) -> bool:
     """Write down which partitions the index holds exactly as they were last listed.
 
-    ``stages`` gives the fingerprint of each partition's source settings; ``recorded`` is what the
-    index says of itself; ``target_version`` gives what it should say for a listing. Returns
-    whether everything is up to date.
+    ``stages`` gives the fingerprint of each partition's source settings; ``recorded`` are the
+    partitions in the index; ``current`` says of a partition and a listing version whether index
+    and tables hold it. Returns whether everything is up to date.
     """
     listed: dict[str, str] = {}
     for key, stage in stages.items():
         state = _read(data.look_state(key))
-        if (
-            state is not None
-            and state.get("stage") == stage
-            and recorded.get(key) == target_version(state["version"])
-        ):
+        if state is not None and state.get("stage") == stage and current(key, state["version"]):
             listed[key] = state["version"]
     complete = len(listed) == len(stages) and not set(recorded) - set(stages)
     _write(
@@ -71,6 +67,7 @@ def remember_indexed(
             "code": CODE,
             "config": _file_hash(config),
             "index": _index_signature(data),
+            "tables": {key: _table_signatures(data, key) for key in listed},
             "partitions": listed,
             "complete": complete,
         },
@@ -85,8 +82,11 @@ def nothing_changed(config: Path) -> bool:
     stamps prove nothing.
     """
     data = DataFolder(_data_dir(config))
+    remembered = _read(data.indexed)
     indexed = up_to_date(data, config)
-    if not indexed or not (_read(data.indexed) or {}).get("complete"):
+    if not remembered or not remembered.get("complete"):
+        return False
+    if indexed.keys() != remembered["partitions"].keys():
         return False
     return all(not partition_changed(data, key, version) for key, version in indexed.items())
 
@@ -101,10 +101,14 @@ def partition_changed(data: DataFolder, partition: str, listing_version: str | N
     state = _read(data.look_state(partition))
     if state is None or (listing_version is not None and state.get("version") != listing_version):
         return True
-    found = look_tree(state["look"])
+    try:
+        found = look_tree(state["look"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return True  # not the state of a listing
     if not found and found.settled is not None:
         # Files too fresh to be told by their times were compared by content: not again next time.
-        _write(data.look_state(partition), {**state, "look": found.settled})
+        with suppress(AssetError):
+            _write(data.look_state(partition), {**state, "look": found.settled})
     return bool(found)
 
 
@@ -118,7 +122,14 @@ def up_to_date(data: DataFolder, config: Path) -> Mapping[str, str]:
         or indexed.get("index") != _index_signature(data)
     ):
         return {}
-    return dict(indexed["partitions"])
+    partitions, signatures = indexed.get("partitions"), indexed.get("tables")
+    if not isinstance(partitions, dict) or not isinstance(signatures, dict):
+        return {}
+    return {
+        key: version
+        for key, version in partitions.items()
+        if signatures.get(key) == _table_signatures(data, key)
+    }
 
 
 def _data_dir(config: Path) -> Path:
@@ -132,6 +143,18 @@ def _data_dir(config: Path) -> Path:
 
 def _file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _table_signatures(data: DataFolder, partition: str) -> list[list[int] | None]:
+    """Size and time of the partition's tables, if they are files here; None for a missing one."""
+    found: list[list[int] | None] = []
+    for asset in ASSETS:
+        try:
+            stat = os.stat(data.assets / asset / f"{partition}.parquet")
+            found.append([stat.st_size, stat.st_mtime_ns])
+        except OSError:
+            found.append(None)
+    return found
 
 
 def _index_signature(data: DataFolder) -> list[Any] | None:

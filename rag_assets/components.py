@@ -8,6 +8,7 @@ modules are imported only when they are used.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rag_assets.errors import ConfigurationError, IndexMissing
 from rag_assets.fingerprints import SOURCES_VERSION, fingerprint
-from rag_assets.project import DataFolder
+from rag_assets.project import DataFolder, build_is_abandoned
 
 if TYPE_CHECKING:
     import os
@@ -230,11 +231,12 @@ def open_reader(config: Config) -> VectorStore:
 
 
 def prune_generations(config: Config) -> None:
-    """Delete the generations before the live one, with every text they still hold."""
-    if config.index.backend == "sqlite":
+    """Delete every generation but the live one and builds still under way, with all their text."""
+    if config.index.backend == "sqlite" and "open_store" not in _objects.get():
         from rag_assets.index.generations import IndexDirectory
 
-        IndexDirectory(DataFolder(config.data_dir).index).prune()
+        folder = IndexDirectory(DataFolder(config.data_dir).index)
+        folder.prune(is_abandoned=build_is_abandoned)
 
 
 def build_retriever(config: str | os.PathLike[str] | Config | None = None) -> Retriever:
@@ -256,6 +258,9 @@ def _construct(
     config: Config, import_path: str, options: Mapping[str, Any], contract: str, key: str
 ) -> Any:
     module_name, _, name = import_path.partition(":")
+    folder = str(config.path.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # modules beside rag_assets.yaml are found, whatever starts us
     try:
         factory = getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError) as exc:

@@ -28,6 +28,9 @@ __all__ = ["Config", "Partition", "SourceSettings", "find_config", "load_config"
 Position = tuple[int, int]
 """1-based line and column."""
 
+CRON_RANGES: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+"""Minute, hour, day of the month, month, day of the week."""
+
 DEEPEST_KEY: Final = 20
 
 IMPORT_PATH: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
@@ -97,6 +100,8 @@ class SourceSettings(_Strict):
     @field_validator("root", mode="before")
     @classmethod
     def _root(cls, value: object) -> object:
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("must not contain a NUL character")
         return Path(value) if isinstance(value, str) and value.strip() else value
 
     @field_validator("kind")
@@ -237,8 +242,14 @@ class AutomationSettings(_Strict):
     @field_validator("reconcile_cron")
     @classmethod
     def _cron(cls, value: str) -> str:
-        if len(value.split()) != 5:
+        fields = value.split()
+        if len(fields) != len(CRON_RANGES):
             raise ValueError(f"{value!r} is not a cron schedule of five fields")
+        for field, (low, high) in zip(fields, CRON_RANGES, strict=True):
+            numbers = [int(number) for number in re.findall(r"\d+", field.split("/")[0])]
+            wrong = not re.fullmatch(r"[\d*/,\-]+|[A-Za-z,\-]+", field)
+            if wrong or any(not low <= number <= high for number in numbers):
+                raise ValueError(f"{value!r} is not a cron schedule: {field!r} is not understood")
         return value
 
 
@@ -268,6 +279,8 @@ class Config(_Strict):
     @field_validator("data_dir", mode="before")
     @classmethod
     def _data_dir(cls, value: object) -> object:
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("must not contain a NUL character")
         return Path(value) if isinstance(value, str) and value.strip() else value
 
     @model_validator(mode="after")
@@ -437,8 +450,9 @@ def _plain(
         return constructor.construct_document(node)
     except (yaml.YAMLError, ValueError) as exc:
         line, column = node.start_mark.line + 1, node.start_mark.column + 1
+        problem = getattr(exc, "problem", None) or str(exc).splitlines()[0]
         raise ConfigurationError(
-            f"{file}:{line}:{column} {_dotted(key)}: not readable: {exc}"
+            f"{file}:{line}:{column} {_dotted(key)}: not readable: {problem}"
         ) from exc
 
 

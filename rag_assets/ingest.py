@@ -9,13 +9,13 @@ import os
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from rag_assets.changes import nothing_changed
-from rag_assets.errors import IndexMissing, SourceError
+from rag_assets.errors import AssetError, IndexMissing, RemovalRefused, SourceError
 from rag_assets.models import COUNTS, IngestRun, RunStatus
-from rag_assets.project import config_path
+from rag_assets.project import config_path, process_name
 
 if TYPE_CHECKING:
     from rag_assets.config import Config, Partition
@@ -90,6 +90,10 @@ class PartitionPlan:
     chunks_to_embed: int = 0
     """Distinct texts that neither the last run nor the cache has vectors for."""
     estimated_tokens: int = 0
+    blocked: str | None = None
+    """Why ``ingest`` would refuse to run it, when it would."""
+    unconfigured: bool = False
+    """No longer configured: all its documents would be removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ class IngestPlan:
 
     def to_json(self) -> dict[str, Any]:
         """The shape of ``ingest --plan --json``."""
-        names = [f.name for f in fields(PartitionPlan)][2:]
+        names = [f.name for f in fields(PartitionPlan) if f.type == "int"]
         totals = {name: sum(getattr(p, name) for p in self.partitions) for name in names}
         status = "stale" if any(p.stale for p in self.partitions) else "unchanged"
         return {
@@ -140,11 +144,15 @@ def ingest(
 
     loaded = load_config(config)
     partitions = loaded.partitions(names)
+    pipeline = Pipeline(loaded)
+    pipeline.require_components(partitions)
     if incremental:
-        pipeline = Pipeline(loaded)
         partitions = stale_partitions(pipeline, partitions)
         if not partitions:
+            dropped = _drop_unconfigured(pipeline)
             pipeline.refresh_state()
+            if dropped is not None:
+                return _report(one, [report_of(dropped)], _since(began))
             return IngestReport(one, "unchanged", duration_seconds=_since(began))
     from rag_assets.defs.in_process import run_partitions
 
@@ -160,12 +168,19 @@ def ingest(
 
 
 def _known_unchanged(config: str | os.PathLike[str] | Config | None) -> bool:
-    path = config_path(config) if config is None or isinstance(config, (str, os.PathLike)) else None
-    return path is not None and nothing_changed(path)
+    if config is not None and not isinstance(config, (str, os.PathLike)):
+        return False
+    path = config_path(config)
+    try:
+        return nothing_changed(path)
+    except Exception:  # noqa: BLE001 (whatever it is, the closer look says it better)
+        return False
 
 
 def _new_build_id() -> str:
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-" + uuid.uuid4().hex[:8]
+    """Unique, and says which process makes it, so that a dead one's build can be told."""
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return f"{moment}-{uuid.uuid4().hex[:8]}@{process_name()}"
 
 
 def _since(began: float) -> float:
@@ -202,7 +217,6 @@ def stale_partitions(pipeline: Pipeline, partitions: Sequence[Partition]) -> lis
     be listed counts as stale: its run says why and is recorded.
     """
     from rag_assets.components import open_reader
-    from rag_assets.pipeline.pipeline import drop_unconfigured_now
 
     try:
         store = open_reader(pipeline.config)
@@ -216,24 +230,29 @@ def stale_partitions(pipeline: Pipeline, partitions: Sequence[Partition]) -> lis
         store.close()
     if not sound:
         return list(partitions)
-    stale = [p for p in partitions if _is_stale(pipeline, p, recorded.get(p.key))]
-    configured = {p.key for p in pipeline.config.partitions()}
-    if not stale and recorded.keys() - configured:
-        drop_unconfigured_now(pipeline)
-    return stale
+    return [p for p in partitions if _is_stale(pipeline, p, recorded.get(p.key))]
+
+
+def _drop_unconfigured(pipeline: Pipeline) -> IngestRun | None:
+    """Take sources that are no longer configured out of the index; None when there are none."""
+    from rag_assets.pipeline.pipeline import drop_unconfigured_now
+
+    if not pipeline.recorded_partitions().keys() - {p.key for p in pipeline.config.partitions()}:
+        return None
+    return drop_unconfigured_now(pipeline, run_id=str(uuid.uuid4()))
 
 
 def _is_stale(pipeline: Pipeline, partition: Partition, recorded: str | None) -> bool:
-    from rag_assets.pipeline.pipeline import ASSETS, RunOptions
+    from rag_assets.pipeline.pipeline import RunOptions
 
-    if recorded is None or not pipeline.files.all_exist(ASSETS, partition.key):
+    if recorded is None:
         return True
-    previous = pipeline.files.read("source_files", partition.key)
     try:
+        previous = pipeline.files.read("source_files", partition.key)
         result = pipeline.source_files(partition, previous, RunOptions("look"))
-    except SourceError:
+    except (SourceError, AssetError):
         return True
-    return recorded != pipeline.target_version(result.data_version)
+    return not pipeline.holds(partition, recorded, result.data_version)
 
 
 def plan(
@@ -242,6 +261,9 @@ def plan(
     incremental: bool = True,
 ) -> IngestPlan:
     """What ``ingest`` would do: list, parse and chunk in memory; nothing is written or embedded.
+
+    A removal that ``ingest`` would refuse is in ``blocked``; partitions that are no longer
+    configured are planned as removals.
 
     Raises:
         ConfigurationError, SourceError, VectorStoreError: as ``ingest`` and its runs would.
@@ -253,10 +275,13 @@ def plan(
     names = [source] if isinstance(source, str) else list(source or ())
     pipeline = Pipeline(loaded)
     partitions = loaded.partitions(names)
+    if incremental:
+        pipeline.refuse_other_fingerprint()
     recorded = pipeline.recorded_partitions()
-    return IngestPlan(
-        tuple(_plan(pipeline, p, recorded.get(p.key), incremental) for p in partitions)
-    )
+    plans = [_plan(pipeline, p, recorded.get(p.key), incremental) for p in partitions]
+    gone = sorted(recorded.keys() - {p.key for p in loaded.partitions()}) if not names else []
+    plans += [PartitionPlan(key, stale=True, unconfigured=True) for key in gone]
+    return IngestPlan(tuple(plans))
 
 
 def _plan(
@@ -266,22 +291,32 @@ def _plan(
     from rag_assets.pipeline.steps import texts_to_embed
 
     key, files = partition.key, pipeline.files
-    options = RunOptions("plan", reprocess=not incremental, removals_confirmed=True)
-    listed, _ = pipeline.list_files(partition, files.read("source_files", key), options)
-    stale = not incremental or recorded != pipeline.target_version(listed.data_version)
-    parsed = pipeline.parsed_documents(listed.table, files.read("parsed_documents", key), options)
-    chunked = pipeline.chunks(parsed.table, files.read("chunks", key), options)
+    options = RunOptions("plan", reprocess=not incremental)
+    before = files.read_or_none("source_files", key)
+    blocked = None
+    try:
+        listed, _ = pipeline.list_files(partition, before, options)
+    except RemovalRefused as exc:
+        blocked = str(exc)
+        options = replace(options, removals_confirmed=True)
+        listed, _ = pipeline.list_files(partition, before, options)
+    up_to_date = recorded is not None and pipeline.holds(partition, recorded, listed.data_version)
+    parsed = pipeline.parsed_documents(
+        listed.table, files.read_or_none("parsed_documents", key), options
+    )
+    chunked = pipeline.chunks(parsed.table, files.read_or_none("chunks", key), options)
     hashes = set(chunked.table["content_hash"].to_pylist())
     known = pipeline.vectors_known(key, hashes)
     missing = texts_to_embed(chunked.table, known)
     return PartitionPlan(
         key,
-        stale,
-        listed.counts["added"],
-        listed.counts["changed"],
-        listed.counts["removed"],
-        listed.counts["left_out"],
-        chunked.counts["chunks"],
-        len(missing),
-        sum(missing.values()),
+        stale=not incremental or not up_to_date,
+        documents_added=listed.counts["documents" if recorded is None else "added"],
+        documents_changed=0 if recorded is None else listed.counts["changed"],
+        documents_removed=listed.counts["removed"],
+        documents_left_out=listed.counts["left_out"],
+        chunks=chunked.counts["chunks"],
+        chunks_to_embed=len(missing),
+        estimated_tokens=sum(missing.values()),
+        blocked=blocked,
     )

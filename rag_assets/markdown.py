@@ -7,6 +7,7 @@ recursion, and in time that stays linear on hostile input.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -95,14 +96,15 @@ def outline(text: str) -> Outline:
     A text with too much structure (``MAX_EVENTS``, ``MAX_HEADINGS``, ``MAX_CHARACTERS``) is one
     block of plain lines, so that it can still be indexed in bounded time.
     """
+    if len(text) > MAX_CHARACTERS:
+        return _plain(text)
     reader = _Reader(text)
-    lines = reader.lines
-    starts = [0, *accumulate(len(line) + 1 for line in lines)]
     try:
         reader.read()
     except (_TooComplex, UnicodeEncodeError):
-        return Outline(text, starts, list(_plain(lines)), [], plain=True)
-    return Outline(text, starts, _with_gaps(reader.blocks, lines), reader.headings)
+        return _plain(text)
+    starts = [0, *accumulate(len(line) + 1 for line in reader.lines)]
+    return Outline(text, starts, _with_gaps(reader.blocks, reader.lines), reader.headings)
 
 
 def first_heading(text: str, level: int) -> str:
@@ -115,8 +117,15 @@ def first_heading(text: str, level: int) -> str:
     return reader.found
 
 
-def _plain(lines: list[str]) -> Iterator[Block]:
-    return _trimmed("definitions", 0, len(lines), lines)
+def _plain(text: str) -> Outline:
+    """One block from the first line with text to the last."""
+    starts = [0, *(match.end() for match in re.finditer("\n", text)), len(text) + 1]
+    until = text.rstrip()
+    if not until:
+        return Outline(text, starts, [], [], plain=True)
+    first = text.count("\n", 0, len(text) - len(text.lstrip()))
+    block = Block("definitions", first, until.count("\n") + 1)
+    return Outline(text, starts, [block], [], plain=True)
 
 
 def _trimmed(kind: BlockKind, start: int, end: int, lines: list[str]) -> Iterator[Block]:
@@ -168,8 +177,6 @@ class _Reader:
 
     def read(self) -> None:
         """Follow the events of the text from beginning to end."""
-        if len(self._text) > MAX_CHARACTERS:
-            raise _TooComplex
         skip_until = 0
         heading: _HeadingText | None = None
         events: Iterable[tuple[Any, Any]] = _PARSER.events_with_range(self._text)

@@ -12,6 +12,9 @@ from typing import Final
 
 from rag_assets.errors import ConfigurationError
 
+ASSETS: Final = ("source_files", "parsed_documents", "chunks", "embeddings")
+"""The assets that are kept as files, in the order in which they are made."""
+
 CONFIG_NAME: Final = "rag_assets.yaml"
 CONFIG_VARIABLE: Final = "RAG_ASSETS_CONFIG"
 """Names the file when no path is given; without it the file of that name in the current folder."""
@@ -64,6 +67,12 @@ class DataFolder:
 def process_name() -> str:
     """``host:pid:start``: this process, distinct from a later one with the same number."""
     return f"{socket.gethostname()}:{os.getpid()}:{_start_of(os.getpid())}"
+
+
+def build_is_abandoned(build_id: str) -> bool:
+    """Whether the command that began a build of this name, on this host, is gone."""
+    process = build_id.partition("@")[2]
+    return process.startswith(socket.gethostname() + ":") and not process_runs(process)
 
 
 def process_runs(name: str) -> bool:

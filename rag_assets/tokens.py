@@ -79,10 +79,10 @@ def token_weight(text: str) -> int:
 def upper_bound_tokens(text: str) -> int:
     """At least as many tokens as an XLM-RoBERTa (e5) tokenizer makes of ``text``, as a rule.
 
-    Without the special tokens and the prefix of a model. Measured, not proven: on 31,000 passages
-    of documentation trees in many languages that it was not fitted to, fewer than one in 2,000 had
-    more tokens, those by a few, and the bound was 1.3 times the real count on average. Strings of
-    random characters (base64, hexadecimal) may have up to 1.5 times more tokens than it says, so
+    Without the special tokens and the prefix of a model. Measured, not proven: on 31,000 passages,
+    mostly of the documentation trees in many languages that it was fitted to, fewer than one in
+    2,000 had more tokens, those by a few, and it was 1.3 times the real count on average. Random
+    characters (base64, hexadecimal) may have up to 1.5 times more tokens than it says, so
     whoever must not lose text still has to check. Linear in the length, about 6 ns a byte.
     """
     return BASE_TOKENS + -(-token_weight(text) // HUNDREDTHS)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from rag_assets import __version__
-from rag_assets.cli.output import Output, guarded
+from rag_assets.cli.output import JSON_WANTED, Output, guarded
 
 COMMANDS: Final = {
     "init": ("rag_assets.cli.init", "init", "Write a commented rag_assets.yaml and Dagster files."),
@@ -45,6 +45,11 @@ class LazyGroup(click.Group):
         """Write the list without importing anything."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, _, text) in COMMANDS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note early whether JSON is wanted, for when the rest cannot be understood."""
+        ctx.meta[JSON_WANTED] = "--json" in args
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; errors become one clear line and an exit code."""

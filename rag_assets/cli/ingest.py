@@ -158,6 +158,12 @@ def _show_report(report: IngestReport) -> None:
         click.echo("Nothing changed: the index is up to date.")
         return
     for part in report.partitions:
+        if part.partition == "*":
+            click.echo(f"no longer configured: {part.documents_removed} documents removed")
+            continue
+        if part.status == "failed":
+            click.echo(f"{part.partition}: failed, nothing was changed (run {part.run_id[:8]})")
+            continue
         click.echo(
             f"{part.partition}: {part.status}, {part.documents_indexed} indexed, "
             f"{part.documents_skipped} unchanged, {part.documents_removed} removed, "
@@ -176,6 +182,11 @@ def _show_plan(planned: IngestPlan) -> None:
         if not part.stale:
             click.echo(f"{part.partition}: up to date")
             continue
+        if part.unconfigured:
+            click.echo(f"{part.partition}: no longer configured, all of it is removed")
+            continue
+        if part.blocked:
+            click.echo(f"{part.partition}: refused: {part.blocked}")
         click.echo(
             f"{part.partition}: {part.documents_added} added, {part.documents_changed} changed, "
             f"{part.documents_removed} removed, {part.documents_left_out} left out; "

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from unicodedata import normalize
 
 import click
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from rag_assets.config import Config
     from rag_assets.index.base import ExplainedDocument
     from rag_assets.models import LeftOut
+
+
+REMEDY: Final = (
+    "run `rag-assets ingest`; what it does not mend, `rag-assets ingest --full` builds anew "
+    "(vectors come from the cache)"
+)
 
 
 @click.command()
@@ -148,13 +155,27 @@ def _explain(config: Config, source: str, path: str) -> dict[str, Any]:
         value.update(_indexed_json(known))
         if rule is not None:
             value["warnings"].append(f"the next ingest removes it: {rule.reason} {rule.rule}")
+        elif not _exists(config, source, path):
+            value["warnings"].append("the next ingest removes it: it is gone from the source")
         return value
     left_out = (known.left_out if known is not None else None) or rule
     if left_out is not None:
         value.update(_left_out_json(left_out))
     else:
-        value["warnings"].append("not in the index and kept out by no rule: `rag-assets ingest`?")
+        value["warnings"].append(
+            "no rule keeps it out, and it is not indexed yet: run `rag-assets ingest`"
+            if _exists(config, source, path)
+            else "there is no such file in the source"
+        )
     return value
+
+
+def _exists(config: Config, source: str, path: str) -> bool:
+    """Whether a source with a root has that file; True for sources that are not folders."""
+    root = config.source(source).root
+    return root is None or any(
+        (root / form).is_file() for form in {path, *(normalize(f, path) for f in ("NFC", "NFD"))}
+    )
 
 
 def _indexed(config: Config, source: str, path: str) -> ExplainedDocument | None:
@@ -238,7 +259,12 @@ def verify(ctx: click.Context) -> None:
 
     output: Output = ctx.obj
     problems, checked = _verify(load_config(output.config))
-    value = {"status": "ok" if not problems else "problems", "problems": problems, **checked}
+    value = {
+        "status": "problems" if problems else "ok",
+        "problems": problems,
+        "remedy": REMEDY if problems else None,
+        **checked,
+    }
     output.show(value, lambda: _show_problems(problems, checked))
     ctx.exit(FAILED if problems else OK)
 
@@ -268,4 +294,4 @@ def _show_problems(problems: Sequence[str], checked: Mapping[str, Any]) -> None:
     for problem in problems:
         click.echo(f"problem: {problem}")
     counts = ", ".join(f"{count:,} {name}" for name, count in checked.items())
-    click.echo(f"{len(problems)} problems" if problems else f"no problem ({counts})")
+    click.echo(f"{len(problems)} problems; {REMEDY}" if problems else f"no problem ({counts})")

@@ -11,6 +11,8 @@ import click
 
 from rag_assets.errors import ConfigurationError, RagError
 
+JSON_WANTED: Final = "rag_assets.json"
+"""In the context's meta: whether ``--json`` stands on the command line."""
 OK: Final = 0
 FAILED: Final = 1
 """The command ran and found problems, or a run failed."""
@@ -59,7 +61,11 @@ def guarded(ctx: click.Context, run: Callable[[], Any]) -> Any:
             raise
         _tell(ctx, type(exc).__name__, str(exc))
         ctx.exit(WRONG_USE if isinstance(exc, ConfigurationError) else FAILED)
-    except (click.ClickException, click.Abort, click.exceptions.Exit):
+    except click.ClickException as exc:
+        if ctx.meta.get(JSON_WANTED):
+            _tell_json(type(exc).__name__, exc.format_message())
+        raise
+    except (click.Abort, click.exceptions.Exit):
         raise
     except Exception as exc:  # a person gets one line, --debug the traceback
         if ctx.obj.debug:
@@ -69,14 +75,20 @@ def guarded(ctx: click.Context, run: Callable[[], Any]) -> Any:
         _tell(ctx, type(exc).__name__, f"{message} (--debug shows where)")
         ctx.exit(FAILED)
     except KeyboardInterrupt:
+        if ctx.meta.get(JSON_WANTED):
+            _tell_json("KeyboardInterrupt", "interrupted")
         sys.stderr.write("rag-assets: interrupted; run the same command again to go on\n")
         ctx.exit(130)
 
 
+def _tell_json(kind: str, message: str) -> None:
+    error = {"status": "error", "error": {"type": kind, "message": message}}
+    sys.stdout.write(json.dumps(error, ensure_ascii=False, indent=2) + "\n")
+
+
 def _tell(ctx: click.Context, kind: str, message: str) -> None:
     if ctx.obj.json:
-        error = {"status": "error", "error": {"type": kind, "message": message}}
-        sys.stdout.write(json.dumps(error, ensure_ascii=False, indent=2) + "\n")
+        _tell_json(kind, message)
     sys.stderr.write(f"rag-assets: {message}\n")
 
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from rag_assets.defs.conditions import when_data_changed
 from rag_assets.defs.running import counts_metadata, left_out_metadata, step_run
+from rag_assets.models import PUBLIC
 from rag_assets.pipeline import tables
 from rag_assets.resources import PipelineResource
 
@@ -47,9 +48,11 @@ def build(partitions: dg.PartitionsDefinition, code_version: str) -> dg.AssetsDe
 
 
 def _warnings(table: pa.Table, most: int = 50) -> str:
+    """Warnings of public documents, as they may quote them."""
     lines = [
         f"- `{document.path}`: {warning}"
         for document in tables.documents(table, with_body=False)
+        if PUBLIC in document.acl_tags
         for warning in document.warnings
     ]
     more = f"\n\n({len(lines) - most} more)" if len(lines) > most else ""

@@ -9,7 +9,7 @@ import dagster as dg
 import pyarrow as pa
 
 from rag_assets.config import Partition
-from rag_assets.errors import RagError, SourceUnavailable, Unavailable
+from rag_assets.errors import AssetError, RagError, SourceUnavailable, Unavailable
 from rag_assets.pipeline.indexing import utc
 from rag_assets.pipeline.pipeline import Pipeline, RunOptions
 from rag_assets.pipeline.steps import StepResult
@@ -48,9 +48,13 @@ class StepRun:
 
     @property
     def previous(self) -> pa.Table | None:
-        """What this asset made of this partition last time."""
+        """What this asset made of this partition last time; None if that cannot be read."""
         asset = self.context.asset_key.to_python_identifier()
-        return self.pipeline.files.read(asset, self.partition.key)
+        try:
+            return self.pipeline.files.read(asset, self.partition.key)
+        except AssetError as exc:
+            self.context.log.warning(f"made again from nothing: {exc}")
+            return None
 
     @property
     def is_public(self) -> bool:

@@ -71,7 +71,7 @@ def parse_tags(value: str, line: int, *, is_null: bool) -> tuple[str, ...]:
     tags = [tag.strip() for tag in value.split(",")]
     for tag in tags:
         if not _TAG.fullmatch(tag):
-            raise AclUnreadable(line, f"{tag[:60]!r} in `acl` is not a tag")
+            raise AclUnreadable(line, "a value of `acl` is not a tag")
     return normalise_tags(tags)
 
 

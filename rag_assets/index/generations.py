@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -192,11 +193,18 @@ class IndexDirectory:
         fresh.replace(self.pointer)
         _sync_folder(self.directory)
 
-    def prune(self, keep: int = 1, *, unfinished_seconds: float = UNFINISHED_SECONDS) -> list[Path]:
+    def prune(
+        self,
+        keep: int = 1,
+        *,
+        unfinished_seconds: float = UNFINISHED_SECONDS,
+        is_abandoned: Callable[[str], bool] = lambda _: False,
+    ) -> list[Path]:
         """Delete generations that are no longer needed; the files deleted.
 
         ``keep`` counts the live generation and those before it that stay. A later generation is an
-        unfinished build and stays, unless nobody has written to it for ``unfinished_seconds``. A
+        unfinished build and stays, unless nobody has written to it for ``unfinished_seconds`` or
+        ``is_abandoned`` says so of its build id. A
         generation whose writer lease is held stays, and so does one the platform will not delete
         while it is open.
         """
@@ -213,7 +221,11 @@ class IndexDirectory:
                 unwanted += [
                     path
                     for number, path in files
-                    if number > live and _silent_seconds(path) > unfinished_seconds
+                    if number > live
+                    and (
+                        _silent_seconds(path) > unfinished_seconds
+                        or is_abandoned(_build_of(path) or "")
+                    )
                 ]
                 return [path for path in unwanted if not _is_written(path) and _delete(path)]
 

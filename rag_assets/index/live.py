@@ -15,6 +15,8 @@ from rag_assets.index.sqlite import SqliteStore
 from rag_assets.models import IndexFingerprint, IndexStats, IngestRun, LeftOut
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rag_assets.acl import AclTags
     from rag_assets.embeddings.base import Vectors
     from rag_assets.index.base import ExplainedDocument, IndexedDocument, UpsertCounts
@@ -37,6 +39,7 @@ class LiveStore:
         self._directory = directory
         self._lock = threading.Lock()
         self._opened: tuple[Signature, SqliteStore] | None = None
+        self._inode: int | None = None
 
     @property
     def generation(self) -> str:
@@ -191,10 +194,10 @@ class LiveStore:
             raise IndexMissing(
                 f"{self._directory.directory}: there is no index yet; run `rag-assets ingest`"
             )
-        if opened is not None and opened[1].path == path:
+        if opened is not None and opened[1].path == path and self._inode == _inode(path):
             store = opened[1]
         else:
-            store = self._directory.store(path)
+            store, self._inode = self._directory.store(path), _inode(path)
             if opened is not None:
                 opened[1].close()
         self._opened = (signature, store)
@@ -206,3 +209,11 @@ class LiveStore:
         except FileNotFoundError:
             return None
         return stat.st_mtime_ns, stat.st_ino, stat.st_size
+
+
+def _inode(path: Path) -> int | None:
+    """Tells a file from another of the same name that took its place."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,13 +26,10 @@ from rag_assets.pipeline.indexing import index_partition, utc, wanted
 from rag_assets.pipeline.progress import Progress, silent
 from rag_assets.pipeline.steps import StepResult
 from rag_assets.pipeline.storage import AssetFiles
-from rag_assets.project import DataFolder
+from rag_assets.project import ASSETS, DataFolder
 from rag_assets.sources.shards import Shard
 
 SECONDS_PER_DAY: Final = 86_400.0
-
-ASSETS: Final = ("source_files", "parsed_documents", "chunks", "embeddings")
-"""The assets that are kept as files, in the order in which they are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +110,44 @@ class Pipeline:
 
     def target_version(self, listing_version: str) -> str:
         """What the index records for a partition that is up to date with that listing."""
-        stages = (self.documents_stage, self.chunks_stage, self.embeddings_stage, INDEX_VERSION)
-        return steps.partition_version(listing_version, *stages)
+        return steps.partition_version(listing_version, *self._later_stages(), INDEX_VERSION)
+
+    def require_components(self, partitions: Sequence[Partition]) -> None:
+        """Build every component that a run will need, so that what cannot be built is told first.
+
+        Raises:
+            ConfigurationError, ChunkingError: a class or a setting is wrong.
+        """
+        assert self.chunker is not None
+        assert self.embedder is not None
+        for partition in partitions:
+            components.build_source(self.config, partition)
+
+    def holds(self, partition: Partition, recorded: str, listing_version: str) -> bool:
+        """Whether index and tables are what that listing and the present stages make."""
+        return recorded == self.target_version(listing_version) and self.tables_current(
+            partition, listing_version
+        )
+
+    def tables_current(self, partition: Partition, listing_version: str) -> bool:
+        """Whether the kept tables were made from that listing, one from another, by these stages.
+
+        A run that died half-way leaves tables that are ahead of the index; they are not current
+        even when the source went back to what the index holds.
+        """
+        upstream = ""
+        stages = (self.source_stage(partition), *self._later_stages())
+        for asset, stage in zip(ASSETS, stages, strict=True):
+            stamp = self.files.stamp(asset, partition.key)
+            if stamp.get("stage") != stage or stamp.get("upstream") != upstream:
+                return False
+            upstream = stamp["data_version"]
+            if asset == "source_files" and upstream != listing_version:
+                return False
+        return True
+
+    def _later_stages(self) -> tuple[str, str, str]:
+        return self.documents_stage, self.chunks_stage, self.embeddings_stage
 
     def list_files(
         self, partition: Partition, previous: pa.Table | None, options: RunOptions
@@ -124,11 +157,27 @@ class Pipeline:
             components.build_source(self.config, partition),
             previous,
             indexed=() if previous is not None else self._indexed_paths(partition),
+            documents_of_source=self._documents_of_source(partition),
             reread=options.reread or options.reprocess,
             stage=self.source_stage(partition),
             max_removed_fraction=self.config.source(partition.source).max_removed_fraction,
             removals_confirmed=options.removals_confirmed,
         )
+
+    def _documents_of_source(self, partition: Partition) -> int:
+        """Documents of all shards together in the live index; 0 when the source is not sharded."""
+        if partition.shard_count == 1:
+            return 0
+        try:
+            store = components.open_reader(self.config)
+        except VectorStoreError:
+            return 0
+        try:
+            return len(store.document_digests(partition.source))
+        except VectorStoreError:
+            return 0
+        finally:
+            store.close()
 
     def _indexed_paths(self, partition: Partition) -> list[str]:
         """The partition's documents in the live index; none when there is no sound index."""
@@ -234,11 +283,12 @@ class Pipeline:
         ``started`` is when the run began, in seconds since the epoch; default: now.
 
         Raises:
-            AssetError: the tables were not made from one another.
+            AssetError: the tables were not made from one another by these stages, or are old.
             IndexLocked: somebody else is writing.
             FingerprintMismatch: the index holds another model's vectors.
         """
-        version = self.target_version(_chain(partition, parsed, chunked, embedded))
+        listing_version = self._chain(partition, parsed, chunked, embedded)
+        version = self.target_version(listing_version)
         began = time.time() if started is None else started
         counted = tables.stamp_of(embedded)
         fresh = counted.get("embedded", 0) if counted.get("run_id") == options.run_id else 0
@@ -252,6 +302,8 @@ class Pipeline:
             chunks_embedded=fresh,
         )
         with self._writing(partition, options) as store:
+            self._refuse_older_tables(partition, listing_version)
+            _close_abandoned_runs(store)
             store.record_run(run)
             if store.quick_check():
                 store.repair()
@@ -265,7 +317,7 @@ class Pipeline:
                 progress=self.progress,
             )
             if options.build_id is None:
-                drop_unconfigured(store, self.config, self.files)
+                drop_unconfigured(store, self.config, self.data, self.files)
             store.finish()
             run = replace(
                 run,
@@ -274,6 +326,7 @@ class Pipeline:
             )
             store.record_run(run)
             self._promote_when_complete(store, options)
+        components.prune_generations(self.config)
         self.forget_unused_embeddings()
         self.refresh_state()
         return run, version
@@ -285,17 +338,48 @@ class Pipeline:
             RagError: whatever a step raises; tables of earlier steps stay, the index is unchanged.
         """
         key, started = partition.key, time.time()
-        made = self.source_files(partition, self.files.read("source_files", key), options)
+        made = self.source_files(partition, self.files.read_or_none("source_files", key), options)
         self.files.write("source_files", key, made.table)
         steps_left = (self.parsed_documents, self.chunks, self.embeddings)
         results = [made.table]
         for asset, step in zip(ASSETS[1:], steps_left, strict=True):
-            made = step(results[-1], self.files.read(asset, key), options)
+            made = step(results[-1], self.files.read_or_none(asset, key), options)
             self.files.write(asset, key, made.table)
             results.append(made.table)
         _, parsed, chunked, embedded = results
         run, _ = self.vector_index(partition, parsed, chunked, embedded, options, started=started)
         return run
+
+    def _chain(
+        self, partition: Partition, parsed: pa.Table, chunked: pa.Table, embedded: pa.Table
+    ) -> str:
+        """The listing version all three tables come from.
+
+        Raises:
+            AssetError: one was made from an older version of the one before it, or by other
+                settings than the present ones.
+        """
+        upstream = listing_version = tables.stamp_of(parsed).get("upstream", "")
+        made = {"parsed_documents": parsed, "chunks": chunked, "embeddings": embedded}
+        for (name, table), stage in zip(made.items(), self._later_stages(), strict=True):
+            stamp = tables.stamp_of(table)
+            if stamp.get("upstream") != upstream or stamp.get("stage") != stage:
+                raise AssetError(
+                    f"partition {partition.key!r}: {name} was made from an older version of what "
+                    f"comes before it, or with other settings; materialise {name} (or the whole "
+                    "partition) first"
+                )
+            upstream = stamp["data_version"]
+        return str(listing_version)
+
+    def _refuse_older_tables(self, partition: Partition, listing_version: str) -> None:
+        """A run that waited for the lease must not bring back what a newer one replaced."""
+        newest = self.files.stamp("source_files", partition.key).get("data_version")
+        if newest is not None and newest != listing_version:
+            raise AssetError(
+                f"partition {partition.key!r}: source_files was made again meanwhile; materialise "
+                "the whole partition"
+            )
 
     @contextmanager
     def _writing(self, partition: Partition, options: RunOptions) -> Iterator[VectorStore]:
@@ -316,7 +400,7 @@ class Pipeline:
         keys = {p.key for p in self.config.partitions()}
         if options.build_id is not None and keys <= store.partitions().keys():
             store.promote()
-            components.prune_generations(self.config)
+            forget_unconfigured_files(self.config, self.data, self.files)
 
     def record_failure(
         self, partition: Partition, run_id: str, started_at: str, error: str
@@ -341,12 +425,16 @@ class Pipeline:
             )
         finally:
             store.close()
+        self.refresh_state()
 
     def forget_unused_embeddings(self) -> None:
         """Drop cached vectors that no partition uses and that have been unused for long enough."""
         used: set[str] = set()
-        for partition in self.config.partitions():
-            used |= self.files.column("embeddings", partition.key, "content_hash")
+        try:
+            for partition in self.config.partitions():
+                used |= self.files.column("embeddings", partition.key, "content_hash")
+        except AssetError:
+            return  # without knowing what is used, nothing is forgotten; that partition's run tells
         self.cache.forget_unused(
             self.embedder.fingerprint,
             used,
@@ -367,13 +455,15 @@ class Pipeline:
     def vectors_known(self, partition: str, hashes: set[str]) -> set[str]:
         """Which of these texts have a vector already, in the last table or in the cache."""
         known: set[str] = set()
-        previous = self.files.read("embeddings", partition)
+        previous = self.files.read_or_none("embeddings", partition)
         schema = tables.embeddings_schema(self.health.dim)
         previous = tables.same_stage(previous, self.embeddings_stage, schema)
         if previous is not None:
             good = previous.filter(pa.compute.is_null(previous["rejected"]))
             known = set(good["content_hash"].to_pylist())
         missing = sorted(hashes - known)
+        if not self.data.cache.exists():
+            return known
         return known | set(self.cache.get_many(self.embedder.fingerprint, "passage", missing))
 
     def refresh_state(self) -> None:
@@ -382,11 +472,40 @@ class Pipeline:
             recorded = self.recorded_partitions()
         except VectorStoreError:
             return  # a damaged live index beside the new one that is being built
+
+        def current(key: str, listing_version: str) -> bool:
+            return self.holds(self.config.partition(key), recorded.get(key, ""), listing_version)
+
         stages = {p.key: self.source_stage(p) for p in self.config.partitions()}
-        remember_indexed(self.data, self.config.path, stages, recorded, self.target_version)
+        remember_indexed(self.data, self.config.path, stages, set(recorded), current)
 
 
-def drop_unconfigured(store: VectorStore, config: Config, files: AssetFiles) -> int:
+def _close_abandoned_runs(store: VectorStore) -> None:
+    """Rows still ``running`` are of dead writers: whoever writes holds the lease, and we do."""
+    for run in store.runs(limit=100):
+        if run.status == "running":
+            store.record_run(
+                replace(
+                    run,
+                    status="failed",
+                    finished_at=utc(time.time()),
+                    error="its process ended without a word",
+                )
+            )
+
+
+def forget_unconfigured_files(config: Config, data: DataFolder, files: AssetFiles) -> None:
+    """Delete tables and look states of partitions that are no longer configured."""
+    keys = {partition.key for partition in config.partitions()}
+    files.keep_only(keys)
+    for state in data.state.glob("*.json") if data.state.exists() else ():
+        if state != data.indexed and state.stem not in keys:
+            state.unlink(missing_ok=True)
+
+
+def drop_unconfigured(
+    store: VectorStore, config: Config, data: DataFolder, files: AssetFiles
+) -> int:
     """Remove what belongs to sources and partitions that are no longer configured.
 
     Returns how many documents were removed. The lease is held by the caller.
@@ -400,36 +519,30 @@ def drop_unconfigured(store: VectorStore, config: Config, files: AssetFiles) -> 
         store.replace_left_out(name, [], remove=[item.path for item in store.left_out(name)])
     for key in store.partitions().keys() - keys:
         store.forget_partition(key)
-    files.keep_only(keys)
+    forget_unconfigured_files(config, data, files)
     return removed
 
 
-def drop_unconfigured_now(pipeline: Pipeline) -> int:
-    """``drop_unconfigured`` outside of a run: nothing else is stale."""
+def drop_unconfigured_now(pipeline: Pipeline, run_id: str) -> IngestRun:
+    """``drop_unconfigured`` outside of a Dagster run, because nothing else is stale; its row."""
+    began = time.time()
     store = components.open_index(pipeline.config)
     try:
         wait_seconds = pipeline.config.index.wait_seconds
-        with store.writing(run_id="cleanup", partition="*", wait_seconds=wait_seconds):
-            removed = drop_unconfigured(store, pipeline.config, pipeline.files)
+        with store.writing(run_id=run_id, partition="*", wait_seconds=wait_seconds):
+            removed = drop_unconfigured(store, pipeline.config, pipeline.data, pipeline.files)
             store.finish()
-        return removed
+            run = IngestRun(
+                run_id=run_id,
+                partition="*",
+                source="*",
+                started_at=utc(began),
+                finished_at=utc(time.time()),
+                status="ok",
+                documents_removed=removed,
+                duration_seconds=round(time.time() - began, 3),
+            )
+            store.record_run(run)
+        return run
     finally:
         store.close()
-
-
-def _chain(partition: Partition, parsed: pa.Table, chunked: pa.Table, embedded: pa.Table) -> str:
-    """The listing version all three tables come from.
-
-    Raises:
-        AssetError: one was made from an older version of the one before it.
-    """
-    upstream = tables.stamp_of(parsed).get("data_version")
-    for name, table in (("chunks", chunked), ("embeddings", embedded)):
-        stamp = tables.stamp_of(table)
-        if stamp.get("upstream") != upstream:
-            raise AssetError(
-                f"partition {partition.key!r}: {name} was made from an older version of what "
-                f"comes before it; materialise {name} (or the whole partition) first"
-            )
-        upstream = stamp.get("data_version")
-    return str(tables.stamp_of(parsed)["upstream"])

@@ -27,7 +27,7 @@ from rag_assets.pipeline.progress import Progress
 from rag_assets.sources.base import Source
 
 REMOVAL_GUARD_FROM_DOCUMENTS: Final = 10
-"""Smaller partitions may lose any share of their documents: there a person sees what happens."""
+"""Smaller sources may lose any share of their documents: there a person sees what happens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ def list_files(
     previous: pa.Table | None,
     *,
     indexed: Collection[str],
+    documents_of_source: int,
     reread: bool,
     stage: str,
     max_removed_fraction: float,
@@ -52,7 +53,7 @@ def list_files(
     """List the source; contents of files whose change marker is unchanged are carried over.
 
     ``indexed`` are the partition's paths in the index, for when there is no previous table;
-    ``reread`` reads every file again.
+    ``documents_of_source`` counts those of all shards; ``reread`` reads every file again.
 
     Raises:
         RemovalRefused: too large a share of the documents is gone.
@@ -64,7 +65,8 @@ def list_files(
     listing = source.list(known if usable else None)
     before = {path: file.content_hash for path, file in known.items()}
     before = before or dict.fromkeys(indexed, "")
-    check_removals(source.name, before, listing, max_removed_fraction, confirmed=removals_confirmed)
+    if not removals_confirmed:
+        check_removals(source.name, before, listing, max_removed_fraction, documents_of_source)
     table = tables.source_files_table(listing.files, listing.left_out)
     changed = sum(
         1 for f in listing.files if f.path in known and f.content_hash != known[f.path].content_hash
@@ -94,19 +96,20 @@ def check_removals(
     before: Mapping[str, str],
     listing: SourceListing,
     max_removed_fraction: float,
-    *,
-    confirmed: bool,
+    documents_of_source: int = 0,
 ) -> None:
     """Refuse a listing that lost more documents than allowed.
 
     ``before`` maps paths to content hashes (empty when not known). A document whose content is
     there under another path was moved, and one that a rule leaves out was taken away on purpose:
-    neither is lost. One that cannot be read any more is.
+    neither is lost. One that cannot be read any more is. A small shard of a source that is not
+    small may lose some of its documents, but not all.
 
     Raises:
         RemovalRefused: with the first paths and the way to confirm.
     """
-    if confirmed or len(before) < REMOVAL_GUARD_FROM_DOCUMENTS:
+    small = len(before) < REMOVAL_GUARD_FROM_DOCUMENTS
+    if not before or (small and documents_of_source < REMOVAL_GUARD_FROM_DOCUMENTS):
         return
     present = {f.path for f in listing.files}
     contents = {f.content_hash for f in listing.files}
@@ -120,7 +123,10 @@ def check_removals(
         and path not in ruled
         and not path.startswith(folders)
     ]
-    if len(lost) > max_removed_fraction * len(before):
+    allowed = max_removed_fraction * len(before)
+    if small:
+        allowed = max(allowed, len(before) - 1)
+    if len(lost) > allowed:
         shown = ", ".join(sorted(lost)[:10]) + (" ..." if len(lost) > 10 else "")
         raise RemovalRefused(
             f"source {source!r}: {len(lost)} of {len(before)} documents are gone, more than "

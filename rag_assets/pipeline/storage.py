@@ -7,13 +7,14 @@ import time
 import uuid
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
 from rag_assets.errors import AssetError
+from rag_assets.pipeline.tables import stamp_of
 
 COMPRESSION: Final = {"content": "lz4", "body": "lz4"}
 """Text is compressed fast; hashes and vectors do not compress."""
@@ -36,21 +37,37 @@ class AssetFiles:
         """The table, None when the asset was never made. Raises AssetError on a damaged file."""
         return read_table(self.path(asset, partition))
 
+    def read_or_none(self, asset: str, partition: str) -> pa.Table | None:
+        """The table, None too when it cannot be read: then it is simply made again."""
+        try:
+            return self.read(asset, partition)
+        except AssetError:
+            return None
+
+    def stamp(self, asset: str, partition: str) -> dict[str, Any]:
+        """Provenance of the table (see ``tables.stamped``), without reading its rows.
+
+        Empty when there is no table, or none that can be read.
+        """
+        path = self.path(asset, partition)
+        try:
+            with path.open("rb") as file:
+                return stamp_of(pq.read_schema(file))
+        except (pa.ArrowException, OSError):
+            return {}
+
     def write(self, asset: str, partition: str, table: pa.Table) -> None:
         """Replace the table. Raises AssetError, leaving the old one, when it cannot be written."""
         write_table(self.path(asset, partition), table)
 
-    def all_exist(self, assets: Sequence[str], partition: str) -> bool:
-        """Whether every one of these assets was made for the partition."""
-        return all(self.path(asset, partition).exists() for asset in assets)
-
     def column(self, asset: str, partition: str, name: str) -> set[str]:
-        """Distinct values of one text column; empty when the asset was never made."""
-        path = self.path(asset, partition)
-        if not path.exists():
-            return set()
-        with path.open("rb") as file:
-            return set(pq.read_table(file, columns=[name])[name].to_pylist())
+        """Distinct values of one text column; empty when the asset was never made.
+
+        Raises:
+            AssetError: the table cannot be read.
+        """
+        table = read_table(self.path(asset, partition), columns=[name])
+        return set() if table is None else set(table[name].to_pylist())
 
     def keep_only(self, partitions: Collection[str]) -> None:
         """Delete the files of every other partition."""
@@ -62,7 +79,7 @@ class AssetFiles:
                     file.unlink(missing_ok=True)
 
 
-def read_table(path: UPath | Path) -> pa.Table | None:
+def read_table(path: UPath | Path, columns: Sequence[str] | None = None) -> pa.Table | None:
     """The table, or None when the file does not exist.
 
     Raises:
@@ -72,7 +89,7 @@ def read_table(path: UPath | Path) -> pa.Table | None:
         return None
     try:
         with path.open("rb") as file:
-            return pq.read_table(file)
+            return pq.read_table(file, columns=columns)
     except (pa.ArrowException, OSError) as exc:
         raise AssetError(
             f"{path}: not readable as Parquet ({str(exc).splitlines()[0]}); delete it, then run "

@@ -98,9 +98,10 @@ def stamped(
     return table.replace_schema_metadata({STAMP_KEY: json.dumps(stamp).encode()})
 
 
-def stamp_of(table: pa.Table) -> dict[str, Any]:
+def stamp_of(made: pa.Table | pa.Schema) -> dict[str, Any]:
     """What ``stamped`` recorded; empty for a table of another origin."""
-    raw = (table.schema.metadata or {}).get(STAMP_KEY)
+    schema = made if isinstance(made, pa.Schema) else made.schema
+    raw = (schema.metadata or {}).get(STAMP_KEY)
     return dict(json.loads(raw)) if raw else {}
 
 

@@ -92,6 +92,7 @@ class Retriever:
         """Release the connections of the index and the embedder."""
         with self._lock:
             store, self._store = self._store, None
+            self._open_store = None
         if store is not None:
             store.close()
         self._embedder.close()

@@ -135,7 +135,7 @@ def _levels(path: str, is_dir: bool) -> Iterator[_Level]:
 
 def _hard_exclusion(name: str, is_dir: bool) -> str | None:
     folded = _fold(name)
-    if folded == "passbolt":
+    if folded.partition(".")[0] == "passbolt":
         return "passbolt"
     if is_dir:
         return "legacy/" if folded == "legacy" else None
