@@ -37,7 +37,7 @@ ui: $(READY) ## open Dagster's web interface on http://127.0.0.1:3000 (PORT=3001
 	  $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
 
 clean: ## remove the index, the runs and all caches
-	@rm -rf .rag_assets .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist .tmp_dagster_home_*
+	@rm -rf .rag_assets logs .logs_queue .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist .tmp_dagster_home_*
 	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the virtual environment too

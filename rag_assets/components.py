@@ -58,6 +58,11 @@ def replacing(
         _objects.reset(token)
 
 
+def is_replaced() -> bool:
+    """Whether ``replacing`` is active here: what was remembered of earlier runs may not apply."""
+    return bool(_objects.get())
+
+
 def build_source(config: Config, partition: Partition) -> Source:
     """The source of one partition.
 

@@ -477,5 +477,9 @@ def _explain(
             message = "unknown key"
         elif error["type"] == "missing":
             message = "missing"
+        elif error["type"] == "tuple_type":
+            message = "must be a list, such as [drafts]"
+        elif error["type"] == "string_pattern_mismatch":
+            message = f"{error['input']!r} does not fit; it must match {error['ctx']['pattern']}"
         lines.append(f"{file}:{line}:{column} {_dotted(key)}: {message}")
     return "\n".join(lines)

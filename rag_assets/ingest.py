@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from rag_assets.changes import nothing_changed
+from rag_assets.components import is_replaced
 from rag_assets.errors import AssetError, IndexMissing, RemovalRefused, SourceError
 from rag_assets.models import COUNTS, IngestRun, RunStatus
 from rag_assets.project import config_path, process_name
@@ -86,6 +87,8 @@ class PartitionPlan:
     documents_changed: int = 0
     documents_removed: int = 0
     documents_left_out: int = 0
+    documents: int = 0
+    """All documents of the partition, quarantined ones not counted."""
     chunks: int = 0
     chunks_to_embed: int = 0
     """Distinct texts that neither the last run nor the cache has vectors for."""
@@ -137,7 +140,7 @@ def ingest(
     began = time.monotonic()
     names = [source] if isinstance(source, str) else list(source or ())
     one = names[0] if len(names) == 1 else None
-    if incremental and not names and _known_unchanged(config):
+    if incremental and not names and not is_replaced() and _known_unchanged(config):
         return IngestReport(one, "unchanged")
     from rag_assets.config import load_config
     from rag_assets.pipeline.pipeline import Pipeline
@@ -313,8 +316,9 @@ def _plan(
         stale=not incremental or not up_to_date,
         documents_added=listed.counts["documents" if recorded is None else "added"],
         documents_changed=0 if recorded is None else listed.counts["changed"],
+        documents=parsed.counts["documents"],
         documents_removed=listed.counts["removed"],
-        documents_left_out=listed.counts["left_out"],
+        documents_left_out=parsed.counts["excluded"] + parsed.counts["quarantined"],
         chunks=chunked.counts["chunks"],
         chunks_to_embed=len(missing),
         estimated_tokens=sum(missing.values()),

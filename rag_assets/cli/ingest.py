@@ -77,6 +77,8 @@ def _run(
             progress=progress,
         )
     output.show(report.to_json(), lambda: _show_report(report))
+    if report.status == "partial" and not output.json:
+        _show_problems(output, {part.partition for part in report.partitions})
     for partition in report.partitions:
         if partition.status == "failed":
             sys.stderr.write(f"rag-assets: partition {partition.partition}: {partition.error}\n")
@@ -151,6 +153,26 @@ def _new_bars() -> Any:
         TimeRemainingColumn(),
         console=Console(stderr=True),
     )
+
+
+def _show_problems(output: Output, partitions: set[str], most: int = 10) -> None:
+    """The files that should be in the index and are not."""
+    from rag_assets.cli.inspect import show_left_out
+    from rag_assets.components import open_reader
+    from rag_assets.config import load_config
+    from rag_assets.models import PROBLEM_REASONS
+
+    config = load_config(output.config)
+    sources = {p.source for p in config.partitions() if p.key in partitions}
+    store = open_reader(config)
+    try:
+        items = [i for i in store.left_out() if i.source in sources and i.reason in PROBLEM_REASONS]
+    finally:
+        store.close()
+    click.echo("Left out though no rule says so:")
+    show_left_out(items[:most])
+    if len(items) > most:
+        click.echo(f"... and {len(items) - most} more: `rag-assets explain` lists them all")
 
 
 def _show_report(report: IngestReport) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Final
+from unicodedata import normalize
 
 import click
 
@@ -13,6 +14,7 @@ from rag_assets.errors import ConfigurationError
 from rag_assets.project import CONFIG_NAME
 
 TEMPLATES: Final = Path(__file__).parent.parent / "templates"
+SOURCE_NAME: Final = "[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
 FILES: Final = (CONFIG_NAME, "dagster.yaml", "workspace.yaml")
 
 
@@ -32,7 +34,9 @@ def init(ctx: click.Context, folder: str, root: str, name: str | None, force: bo
         raise ConfigurationError(
             f"{target}: {', '.join(there)} there already; add --force to overwrite"
         )
-    source = name or re.sub(r"[^A-Za-z0-9_-]+", "-", Path(root).name).strip("-_") or "docs"
+    source = name or _name_of(root)
+    if not re.fullmatch(SOURCE_NAME, source):
+        raise ConfigurationError(f"--name {source!r}: use letters, digits, _ and -, such as docs")
     target.mkdir(parents=True, exist_ok=True)
     for file in FILES:
         text = (TEMPLATES / file).read_text(encoding="utf-8")
@@ -40,6 +44,12 @@ def init(ctx: click.Context, folder: str, root: str, name: str | None, force: bo
         (target / file).write_text(text, encoding="utf-8")
     written = [str(target / file) for file in FILES]
     output.show({"status": "ok", "written": written}, lambda: _show(written))
+
+
+def _name_of(root: str) -> str:
+    """A source name out of a folder's: without accents, spaces or signs."""
+    plain = normalize("NFKD", Path(root).name).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_") or "docs"
 
 
 def _show(written: list[str]) -> None:

@@ -60,6 +60,17 @@ def _stats(config: Config) -> dict[str, Any]:
     except VectorStoreError as exc:
         warnings.append(str(exc))
     value["embedder"] = _embedder_health(config, warnings)
+    held, now = value["fingerprint"], value["embedder"]["fingerprint"]
+    if held and now and held["model"] != now:
+        warnings.append(
+            f"the index was built by {held['model']}, the configuration now has {now}: searches "
+            "are refused; run `rag-assets ingest --full`, or put the setting back"
+        )
+    for source in config.sources:
+        if not source.acl.default and source.kind == "markdown":
+            warnings.append(
+                f"source {source.name!r} has no acl.default: callers with tags see none of it"
+            )
     return {**value, "warnings": warnings}
 
 
@@ -70,12 +81,12 @@ def _embedder_health(config: Config, warnings: list[str]) -> dict[str, Any]:
     try:
         embedder = build_embedder(config.model_copy(update={"embedding": once}))
         try:
-            return asdict(embedder.health())
+            return {**asdict(embedder.health()), "fingerprint": embedder.fingerprint}
         finally:
             embedder.close()
     except (EmbeddingError, ConfigurationError) as exc:
         warnings.append(str(exc))
-        return {"status": "unavailable", "model": None, "dim": None}
+        return {"status": "unavailable", "model": None, "dim": None, "fingerprint": None}
 
 
 def _show_stats(value: Mapping[str, Any]) -> None:
@@ -94,18 +105,19 @@ def _show_stats(value: Mapping[str, Any]) -> None:
         )
     click.echo(f"size: {value['size_bytes'] / 1e6:,.1f} MB")
     embedder = value["embedder"]
-    click.echo(f"embedder: {embedder['status']} ({embedder['model']}, {embedder['dim']})")
+    who = f" ({embedder['model']}, {embedder['dim']} dimensions)" if embedder["model"] else ""
+    click.echo(f"embedder: {embedder['status']}{who}")
     for warning in value["warnings"]:
         click.secho(f"warning: {warning}", fg="yellow", err=True)
 
 
 @click.command()
-@click.argument("path")
-@click.option("--source", default=None, metavar="NAME", help="The source, when several have PATH.")
+@click.argument("path", required=False)
+@click.option("--source", default=None, metavar="NAME", help="Only this source.")
 @json_option
 @click.pass_context
-def explain(ctx: click.Context, path: str, source: str | None) -> None:
-    """Say why a document is, or is not, in the index.
+def explain(ctx: click.Context, path: str | None, source: str | None) -> None:
+    """Say why a document is, or is not, in the index; without PATH, list all that is left out.
 
     PATH is relative to the source's root, or a file on disk inside it.
     """
@@ -113,9 +125,36 @@ def explain(ctx: click.Context, path: str, source: str | None) -> None:
 
     output: Output = ctx.obj
     config = load_config(output.config)
+    if path is None:
+        items = _left_out(config, source)
+        value = {"left_out": [asdict(item) for item in items]}
+        output.show(value, lambda: show_left_out(items))
+        ctx.exit(OK)
     found = _explain_all(config, path, source)
     output.show(found, lambda: _show_explanation(found))
     ctx.exit(OK if found["status"] != "absent" else FAILED)
+
+
+def _left_out(config: Config, source: str | None) -> list[LeftOut]:
+    """The ledger of files left out, of one source or of all."""
+    from rag_assets.components import open_reader
+
+    config.partitions([source] if source else None)
+    store = open_reader(config)
+    try:
+        return store.left_out(source)
+    finally:
+        store.close()
+
+
+def show_left_out(items: Sequence[LeftOut]) -> None:
+    """A line per file: where, status, reason, rule."""
+    for item in items:
+        where = f" ({item.rule_file}:{item.rule_line})" if item.rule_file else ""
+        click.echo(
+            f"{item.source}/{printable(item.path)}: {item.status}, {item.reason}"
+            f"{': ' if item.rule else ''}{printable(item.rule)}{where}"
+        )
 
 
 def _explain_all(config: Config, path: str, source: str | None) -> dict[str, Any]:
@@ -153,6 +192,7 @@ def _explain(config: Config, source: str, path: str) -> dict[str, Any]:
     value: dict[str, Any] = {"status": "absent", "source": source, "path": path, "warnings": []}
     if known is not None and known.document is not None:
         value.update(_indexed_json(known))
+        value["warnings"] += known.document.warnings
         if rule is not None:
             value["warnings"].append(f"the next ingest removes it: {rule.reason} {rule.rule}")
         elif not _exists(config, source, path):
@@ -245,7 +285,8 @@ def _show_explanation(value: Mapping[str, Any]) -> None:
             )
     elif "reason" in value:
         where = f" ({value['rule_file']}:{value['rule_line']})" if value["rule_file"] else ""
-        click.echo(f"  {value['reason']}: {printable(value['rule'])}{where}")
+        rule = f": {printable(value['rule'])}" if value["rule"] else ""
+        click.echo(f"  {value['reason']}{rule}{where}")
     for warning in value["warnings"]:
         click.secho(f"  {warning}", fg="yellow")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -67,6 +68,9 @@ def guarded(ctx: click.Context, run: Callable[[], Any]) -> Any:
         raise
     except (click.Abort, click.exceptions.Exit):
         raise
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read has enough
+        ctx.exit(OK)
     except Exception as exc:  # a person gets one line, --debug the traceback
         if ctx.obj.debug:
             raise

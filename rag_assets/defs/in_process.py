@@ -90,6 +90,8 @@ def _error_of(result: dg.ExecuteInProcessResult) -> str:
     for event in result.all_events:
         if event.is_step_failure:
             data = event.step_failure_data
+            if data.error and data.error.cls_name == "DagsterExecutionInterruptedError":
+                raise KeyboardInterrupt
             if data.user_failure_data and data.user_failure_data.description:
                 return data.user_failure_data.description
             if data.error:
@@ -115,7 +117,7 @@ def open_instance(config: Config) -> Iterator[dg.DagsterInstance]:
     config.data_dir.mkdir(parents=True, exist_ok=True)
     os.environ["DAGSTER_HOME"] = str(home)
     with FileLock(config.data_dir / "dagster.lock"):
-        if not (home / "dagster.yaml").exists():
+        if home == DataFolder(config.data_dir).dagster and not (home / "dagster.yaml").exists():
             template = Path(__file__).parent.parent / "templates" / "dagster.yaml"
             shutil.copyfile(template, home / "dagster.yaml")
         overrides = _absolute_paths(config, home)
@@ -132,8 +134,11 @@ def _absolute_paths(config: Config, home: Path) -> dict[str, Any]:
 
     In a home of our own, ``.rag_assets/dagster`` of the template is that home.
     """
-    with (home / "dagster.yaml").open(encoding="utf-8") as file:
-        settings = yaml.safe_load(file) or {}
+    try:
+        with (home / "dagster.yaml").open(encoding="utf-8") as file:
+            settings = yaml.safe_load(file) or {}
+    except FileNotFoundError:
+        return {}  # a home of the user's own, with Dagster's defaults
     own = home == DataFolder(config.data_dir).dagster
     found = {}
     for key in ("storage", "local_artifact_storage", "compute_logs"):

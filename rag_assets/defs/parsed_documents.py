@@ -50,7 +50,7 @@ def build(partitions: dg.PartitionsDefinition, code_version: str) -> dg.AssetsDe
 def _warnings(table: pa.Table, most: int = 50) -> str:
     """Warnings of public documents, as they may quote them."""
     lines = [
-        f"- `{document.path}`: {warning}"
+        f"- `{document.path}`: {warning.removeprefix(document.path + ': ')}"
         for document in tables.documents(table, with_body=False)
         if PUBLIC in document.acl_tags
         for warning in document.warnings

@@ -399,8 +399,27 @@ class Pipeline:
         """A new generation goes live once every configured partition is in it."""
         keys = {p.key for p in self.config.partitions()}
         if options.build_id is not None and keys <= store.partitions().keys():
-            store.promote()
+            with self._live_lease(options):
+                store.promote()
             forget_unconfigured_files(self.config, self.data, self.files)
+
+    @contextmanager
+    def _live_lease(self, options: RunOptions) -> Iterator[None]:
+        """Hold the live index still while another takes its place; nothing to hold if unsound."""
+        try:
+            components.open_reader(self.config).close()
+            live = components.open_index(self.config)
+        except VectorStoreError:
+            yield
+            return
+        try:
+            wait_seconds = self.config.index.wait_seconds
+            with live.writing(
+                run_id=options.run_id, partition="promotion", wait_seconds=wait_seconds
+            ):
+                yield
+        finally:
+            live.close()
 
     def record_failure(
         self, partition: Partition, run_id: str, started_at: str, error: str

@@ -51,7 +51,7 @@ class AssetFiles:
         """
         path = self.path(asset, partition)
         try:
-            with path.open("rb") as file:
+            with _opened(path) as file:
                 return stamp_of(pq.read_schema(file))
         except (pa.ArrowException, OSError):
             return {}
@@ -88,8 +88,8 @@ def read_table(path: UPath | Path, columns: Sequence[str] | None = None) -> pa.T
     if not path.exists():
         return None
     try:
-        with path.open("rb") as file:
-            return pq.read_table(file, columns=columns)
+        with _opened(path) as file:
+            return pq.read_table(file, columns=columns, use_threads=_is_local(path))
     except (pa.ArrowException, OSError) as exc:
         raise AssetError(
             f"{path}: not readable as Parquet ({str(exc).splitlines()[0]}); delete it, then run "
@@ -105,7 +105,7 @@ def write_table(path: UPath | Path, table: pa.Table) -> None:
     Raises:
         AssetError: the disk is full or not writable; the old file is untouched.
     """
-    local = getattr(path, "protocol", "") in ("", "file", "local")
+    local = _is_local(path)
     target = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex}.tmp") if local else path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,6 +125,19 @@ def write_table(path: UPath | Path, table: pa.Table) -> None:
             f"{path}: cannot be written: {exc.strerror or exc}; free space or mend the folder's "
             "permissions, then run again"
         ) from exc
+
+
+def _is_local(path: UPath | Path) -> bool:
+    return getattr(path, "protocol", "") in ("", "file", "local")
+
+
+def _opened(path: UPath | Path) -> Any:
+    """A local file opened by Arrow itself, a remote one through fsspec.
+
+    Arrow's threads may still hold buffers of a Python file when the interpreter ends, and abort the
+    process; so they are given none.
+    """
+    return pa.OSFile(str(path), "rb") if _is_local(path) else path.open("rb")
 
 
 def _remove_abandoned(path: Path) -> None:

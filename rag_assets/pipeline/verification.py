@@ -36,9 +36,17 @@ def _fingerprint(store: VectorStore, pipeline: Pipeline) -> list[str]:
     held = store.fingerprint()
     if held == wanted:
         return []
+    if held is None:
+        return ["the index was never written to; run `rag-assets ingest`"]
     return [
-        f"the index was built with {held}, the configuration says {wanted}; "
-        "run `rag-assets ingest --full`"
+        f"the index was built by {what} {ours}, the configuration has {theirs}; "
+        "run `rag-assets ingest --full`, or put the setting back"
+        for what, ours, theirs in (
+            ("model", held.model, wanted.model),
+            ("dimension", held.dim, wanted.dim),
+            ("chunker", held.chunker, wanted.chunker),
+        )
+        if ours != theirs
     ]
 
 
