@@ -235,6 +235,24 @@ def open_reader(config: Config) -> VectorStore:
     return store
 
 
+@contextmanager
+def live_index(config: Config) -> Iterator[VectorStore | None]:
+    """The live index for reading, closed afterwards; None when nothing was indexed yet.
+
+    Raises:
+        VectorStoreError: it is there and cannot be read.
+    """
+    try:
+        store = open_reader(config)
+    except IndexMissing:
+        yield None
+        return
+    try:
+        yield store
+    finally:
+        store.close()
+
+
 def prune_generations(config: Config) -> None:
     """Delete every generation but the live one and builds still under way, with all their text."""
     if config.index.backend == "sqlite" and "open_store" not in _objects.get():

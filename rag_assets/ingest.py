@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rag_assets.changes import nothing_changed
 from rag_assets.components import is_replaced
-from rag_assets.errors import AssetError, IndexMissing, RemovalRefused, SourceError
-from rag_assets.models import COUNTS, IngestRun, RunStatus
+from rag_assets.errors import AssetError, RemovalRefused, SourceError
+from rag_assets.models import COUNTS, IngestRun
 from rag_assets.project import config_path, process_name
 
 if TYPE_CHECKING:
@@ -27,36 +27,14 @@ ReportStatus = Literal["unchanged", "ok", "partial", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionReport:
-    """What one run did to one partition."""
-
-    partition: str
-    run_id: str
-    status: RunStatus
-    error: str | None = None
-    documents_seen: int = 0
-    documents_indexed: int = 0
-    documents_skipped: int = 0
-    documents_removed: int = 0
-    documents_excluded: int = 0
-    chunks_upserted: int = 0
-    chunks_unchanged: int = 0
-    chunks_embedded: int = 0
-    duration_seconds: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """The shape of ``ingest --json``."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
 class IngestReport:
     """What ``ingest`` did; the counts are sums over the partitions that ran."""
 
     source: str | None
     """The one source asked for, None for several."""
     status: ReportStatus
-    partitions: tuple[PartitionReport, ...] = ()
+    partitions: tuple[IngestRun, ...] = ()
+    """One run per partition that was stale."""
     documents_seen: int = 0
     documents_indexed: int = 0
     documents_skipped: int = 0
@@ -72,7 +50,7 @@ class IngestReport:
         totals = {name: getattr(self, name) for name in COUNTS}
         return {
             "status": self.status,
-            "partitions": [partition.to_json() for partition in self.partitions],
+            "partitions": [_run_json(run) for run in self.partitions],
             "totals": {**totals, "duration_seconds": self.duration_seconds},
         }
 
@@ -155,7 +133,7 @@ def ingest(
             dropped = _drop_unconfigured(pipeline)
             pipeline.refresh_state()
             if dropped is not None:
-                return _report(one, [report_of(dropped)], _since(began))
+                return _report(one, [dropped], _since(began))
             return IngestReport(one, "unchanged", duration_seconds=_since(began))
     from rag_assets.defs.in_process import run_partitions
 
@@ -190,7 +168,7 @@ def _since(began: float) -> float:
     return round(time.monotonic() - began, 3)
 
 
-def _report(source: str | None, reports: Sequence[PartitionReport], seconds: float) -> IngestReport:
+def _report(source: str | None, reports: Sequence[IngestRun], seconds: float) -> IngestReport:
     statuses = {report.status for report in reports}
     status: ReportStatus = "ok"
     if statuses - {"ok", "partial"}:
@@ -201,16 +179,9 @@ def _report(source: str | None, reports: Sequence[PartitionReport], seconds: flo
     return IngestReport(source, status, tuple(reports), **totals, duration_seconds=seconds)
 
 
-def report_of(run: IngestRun) -> PartitionReport:
-    """The report of a row of ``ingest_run``."""
-    return PartitionReport(
-        run.partition,
-        run.run_id,
-        run.status,
-        run.error,
-        **{name: getattr(run, name) for name in COUNTS},
-        duration_seconds=run.duration_seconds,
-    )
+def _run_json(run: IngestRun) -> dict[str, Any]:
+    names = ("partition", "run_id", "status", "error", *COUNTS, "duration_seconds")
+    return {name: getattr(run, name) for name in names}
 
 
 def stale_partitions(pipeline: Pipeline, partitions: Sequence[Partition]) -> list[Partition]:
@@ -219,30 +190,25 @@ def stale_partitions(pipeline: Pipeline, partitions: Sequence[Partition]) -> lis
     Sources are listed, but only files whose change marker is new are read. A source that cannot
     be listed counts as stale: its run says why and is recorded.
     """
-    from rag_assets.components import open_reader
+    from rag_assets.components import live_index
 
-    try:
-        store = open_reader(pipeline.config)
-    except IndexMissing:
-        return list(partitions)
-    try:
+    with live_index(pipeline.config) as store:
+        if store is None:
+            return list(partitions)
         pipeline.refuse_other_fingerprint()
         recorded = dict(store.partitions())
-        sound = not store.quick_check()
-    finally:
-        store.close()
-    if not sound:
-        return list(partitions)
+        if store.quick_check():
+            return list(partitions)
     return [p for p in partitions if _is_stale(pipeline, p, recorded.get(p.key))]
 
 
 def _drop_unconfigured(pipeline: Pipeline) -> IngestRun | None:
     """Take sources that are no longer configured out of the index; None when there are none."""
-    from rag_assets.pipeline.pipeline import drop_unconfigured_now
+    from rag_assets.pipeline.upkeep import drop_unconfigured_now
 
     if not pipeline.recorded_partitions().keys() - {p.key for p in pipeline.config.partitions()}:
         return None
-    return drop_unconfigured_now(pipeline, run_id=str(uuid.uuid4()))
+    return drop_unconfigured_now(pipeline.config, run_id=str(uuid.uuid4()))
 
 
 def _is_stale(pipeline: Pipeline, partition: Partition, recorded: str | None) -> bool:

@@ -219,17 +219,10 @@ def _exists(config: Config, source: str, path: str) -> bool:
 
 
 def _indexed(config: Config, source: str, path: str) -> ExplainedDocument | None:
-    from rag_assets.components import open_reader
-    from rag_assets.errors import IndexMissing
+    from rag_assets.components import live_index
 
-    try:
-        store = open_reader(config)
-    except IndexMissing:
-        return None
-    try:
-        return store.explain(source, path)
-    finally:
-        store.close()
+    with live_index(config) as store:
+        return store.explain(source, path) if store is not None else None
 
 
 def _indexed_json(known: ExplainedDocument) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import time
 import dagster as dg
 import pyarrow as pa
 
-from rag_assets.defs.conditions import when_data_changed
+from rag_assets.defs.options import partition_asset, when_data_changed
 from rag_assets.defs.running import StepRun, counts_metadata, step_run
 from rag_assets.pipeline import tables
 from rag_assets.resources import PipelineResource
@@ -14,16 +14,14 @@ SAMPLE_CHUNKS = 3
 SAMPLE_CHARACTERS = 600
 
 
-def build(partitions: dg.PartitionsDefinition, code_version: str) -> dg.AssetsDefinition:
+def build(partitions: dg.PartitionsDefinition[str], code_version: str) -> dg.AssetsDefinition:
     """The asset over these partitions."""
 
-    @dg.asset(
-        name="chunks",
-        partitions_def=partitions,
-        code_version=code_version,
-        group_name="ingest",
+    @partition_asset(
+        "chunks",
+        partitions,
+        code_version,
         kinds={"parquet"},
-        owners=["team:rag-assets"],
         io_manager_key="parquet",
         automation_condition=when_data_changed(),
         description="Passages of every document; an edit that changes no passage stops here.",

@@ -5,6 +5,7 @@ import copy
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from rag_assets.defs.automation import ACTIVE, JOB_NAME
 from rag_assets.defs.running import CONFIRM_TAG, FULL_TAG, PROCESS_TAG, REPROCESS_TAG
 from rag_assets.defs.vector_index import WRITER_POOL
 from rag_assets.errors import AssetError
-from rag_assets.ingest import PartitionReport, report_of
 from rag_assets.models import IngestRun
+from rag_assets.pipeline.indexing import utc
 from rag_assets.pipeline.progress import Progress, silent, watched_by
 from rag_assets.project import DataFolder, process_name, process_runs
 
@@ -40,7 +41,7 @@ def run_partitions(
     reprocess: bool,
     confirm_removals: bool,
     progress: Progress | None,
-) -> list[PartitionReport]:
+) -> list[IngestRun]:
     """One run per partition, one after the other; a failed one does not stop the next.
 
     Raises:
@@ -57,7 +58,7 @@ def run_partitions(
         with open_instance(config) as instance, watched_by(progress or silent):
             close_abandoned_runs(instance)
             job = build_definitions(config).resolve_job_def(JOB_NAME)
-            return [_run(instance, job, key, tags) for key in keys]
+            return [_run(instance, job, key, config.partition(key).source, tags) for key in keys]
     except (OperationalError, OSError) as exc:
         problem = exc.orig if isinstance(exc, OperationalError) else exc
         raise AssetError(
@@ -70,8 +71,9 @@ def _run(
     instance: dg.DagsterInstance,
     job: dg.JobDefinition,
     key: str,
+    source: str,
     tags: Mapping[str, str],
-) -> PartitionReport:
+) -> IngestRun:
     result = job.execute_in_process(
         instance=instance,
         partition_key=key,
@@ -80,10 +82,13 @@ def _run(
         raise_on_error=False,
     )
     if not result.success:
-        return PartitionReport(key, result.run_id, "failed", _error_of(result))
+        now = utc(time.time())
+        return IngestRun(
+            result.run_id, key, source, now, now, status="failed", error=_error_of(result)
+        )
     events = result.asset_materializations_for_node("vector_index")
     row: Any = events[0].metadata["ingest_run"].value
-    return report_of(IngestRun(**row))
+    return IngestRun(**row)
 
 
 def _error_of(result: dg.ExecuteInProcessResult) -> str:

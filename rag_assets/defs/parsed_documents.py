@@ -5,23 +5,21 @@ import time
 import dagster as dg
 import pyarrow as pa
 
-from rag_assets.defs.conditions import when_data_changed
+from rag_assets.defs.options import partition_asset, when_data_changed
 from rag_assets.defs.running import counts_metadata, left_out_metadata, step_run
 from rag_assets.models import PUBLIC
 from rag_assets.pipeline import tables
 from rag_assets.resources import PipelineResource
 
 
-def build(partitions: dg.PartitionsDefinition, code_version: str) -> dg.AssetsDefinition:
+def build(partitions: dg.PartitionsDefinition[str], code_version: str) -> dg.AssetsDefinition:
     """The asset over these partitions."""
 
-    @dg.asset(
-        name="parsed_documents",
-        partitions_def=partitions,
-        code_version=code_version,
-        group_name="ingest",
+    @partition_asset(
+        "parsed_documents",
+        partitions,
+        code_version,
         kinds={"parquet"},
-        owners=["team:rag-assets"],
         io_manager_key="parquet",
         automation_condition=when_data_changed(),
         description="Documents with title, metadata and ACL tags; or why one is quarantined.",

@@ -5,20 +5,19 @@ import time
 import dagster as dg
 import pyarrow as pa
 
+from rag_assets.defs.options import partition_asset
 from rag_assets.defs.running import counts_metadata, left_out_metadata, step_run
 from rag_assets.resources import PipelineResource
 
 
-def build(partitions: dg.PartitionsDefinition, code_version: str) -> dg.AssetsDefinition:
+def build(partitions: dg.PartitionsDefinition[str], code_version: str) -> dg.AssetsDefinition:
     """The asset over these partitions."""
 
-    @dg.asset(
-        name="source_files",
-        partitions_def=partitions,
-        code_version=code_version,
-        group_name="ingest",
+    @partition_asset(
+        "source_files",
+        partitions,
+        code_version,
         kinds={"markdown", "parquet"},
-        owners=["team:rag-assets"],
         io_manager_key="parquet",
         description=(
             "Files of one source after governance. Data version: paths, content hashes, ACL tags "

@@ -5,7 +5,7 @@ import dataclasses
 import dagster as dg
 import pyarrow as pa
 
-from rag_assets.defs.conditions import when_data_changed
+from rag_assets.defs.options import partition_asset, when_data_changed
 from rag_assets.defs.running import counts_metadata, step_run
 from rag_assets.models import COUNTS
 from rag_assets.resources import PipelineResource
@@ -14,16 +14,14 @@ WRITER_POOL = "rag_assets_index_writer"
 """Pool with one slot: Dagster queues writers instead of letting them wait for the lease."""
 
 
-def build(partitions: dg.PartitionsDefinition, code_version: str) -> dg.AssetsDefinition:
+def build(partitions: dg.PartitionsDefinition[str], code_version: str) -> dg.AssetsDefinition:
     """The asset over these partitions."""
 
-    @dg.asset(
-        name="vector_index",
-        partitions_def=partitions,
-        code_version=code_version,
-        group_name="ingest",
+    @partition_asset(
+        "vector_index",
+        partitions,
+        code_version,
         kinds={"sqlite"},
-        owners=["team:rag-assets"],
         pool=WRITER_POOL,
         automation_condition=when_data_changed(),
         description=(

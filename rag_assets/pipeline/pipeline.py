@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +17,7 @@ from rag_assets.chunking.base import Chunker
 from rag_assets.config import Config, Partition
 from rag_assets.embeddings.base import Embedder
 from rag_assets.embeddings.cache import EmbeddingCache
-from rag_assets.errors import AssetError, IndexMissing, Unavailable, VectorStoreError
+from rag_assets.errors import AssetError, Unavailable, VectorStoreError
 from rag_assets.fingerprints import DOCUMENTS_VERSION, INDEX_VERSION, fingerprint
 from rag_assets.index.base import VectorStore, check_fingerprint
 from rag_assets.models import EmbedderHealth, IndexFingerprint, IngestRun, SourceListing
@@ -26,6 +26,11 @@ from rag_assets.pipeline.indexing import index_partition, utc, wanted
 from rag_assets.pipeline.progress import Progress, silent
 from rag_assets.pipeline.steps import StepResult
 from rag_assets.pipeline.storage import AssetFiles
+from rag_assets.pipeline.upkeep import (
+    close_abandoned_runs,
+    drop_unconfigured,
+    forget_unconfigured_files,
+)
 from rag_assets.project import ASSETS, DataFolder
 from rag_assets.sources.shards import Shard
 
@@ -166,32 +171,20 @@ class Pipeline:
 
     def _documents_of_source(self, partition: Partition) -> int:
         """Documents of all shards together in the live index; 0 when the source is not sharded."""
-        if partition.shard_count == 1:
-            return 0
-        try:
-            store = components.open_reader(self.config)
-        except VectorStoreError:
-            return 0
-        try:
-            return len(store.document_digests(partition.source))
-        except VectorStoreError:
-            return 0
-        finally:
-            store.close()
+        return len(self._indexed(partition.source)) if partition.shard_count > 1 else 0
 
     def _indexed_paths(self, partition: Partition) -> list[str]:
-        """The partition's documents in the live index; none when there is no sound index."""
+        """The partition's documents in the live index."""
         shard = Shard(partition.shard_index, partition.shard_count)
+        return [path for path in self._indexed(partition.source) if shard.holds(path)]
+
+    def _indexed(self, source: str) -> Collection[str]:
+        """Paths of the source in the live index; none when there is no sound index."""
         try:
-            store = components.open_reader(self.config)
+            with components.live_index(self.config) as store:
+                return store.document_digests(source).keys() if store is not None else ()
         except VectorStoreError:
-            return []
-        try:
-            return [p for p in store.document_digests(partition.source) if shard.holds(p)]
-        except VectorStoreError:
-            return []
-        finally:
-            store.close()
+            return ()
 
     def source_files(
         self, partition: Partition, previous: pa.Table | None, options: RunOptions
@@ -257,14 +250,8 @@ class Pipeline:
         Raises:
             FingerprintMismatch, DimensionMismatch: it was not; the message has the way out.
         """
-        try:
-            store = components.open_reader(self.config)
-        except IndexMissing:
-            return
-        try:
-            held = store.fingerprint()
-        finally:
-            store.close()
+        with components.live_index(self.config) as store:
+            held = store.fingerprint() if store is not None else None
         if held is not None:
             check_fingerprint(held, self.index_fingerprint, self.data.index)
 
@@ -303,7 +290,7 @@ class Pipeline:
         )
         with self._writing(partition, options) as store:
             self._refuse_older_tables(partition, listing_version)
-            _close_abandoned_runs(store)
+            close_abandoned_runs(store)
             store.record_run(run)
             if store.quick_check():
                 store.repair()
@@ -425,10 +412,9 @@ class Pipeline:
         self, partition: Partition, run_id: str, started_at: str, error: str
     ) -> None:
         """A row of ``ingest_run`` for a run that failed; none when there is no index yet."""
-        try:
-            components.open_reader(self.config).close()
-        except IndexMissing:
-            return
+        with components.live_index(self.config) as live:
+            if live is None:
+                return
         store = components.open_index(self.config)
         try:
             store.record_run(
@@ -462,14 +448,8 @@ class Pipeline:
 
     def recorded_partitions(self) -> dict[str, str]:
         """What the live index says it holds: partition -> version; empty without an index."""
-        try:
-            store = components.open_reader(self.config)
-        except IndexMissing:
-            return {}
-        try:
-            return dict(store.partitions())
-        finally:
-            store.close()
+        with components.live_index(self.config) as store:
+            return dict(store.partitions()) if store is not None else {}
 
     def vectors_known(self, partition: str, hashes: set[str]) -> set[str]:
         """Which of these texts have a vector already, in the last table or in the cache."""
@@ -497,71 +477,3 @@ class Pipeline:
 
         stages = {p.key: self.source_stage(p) for p in self.config.partitions()}
         remember_indexed(self.data, self.config.path, stages, set(recorded), current)
-
-
-def _close_abandoned_runs(store: VectorStore) -> None:
-    """Rows still ``running`` are of dead writers: whoever writes holds the lease, and we do."""
-    for run in store.runs(limit=100):
-        if run.status == "running":
-            store.record_run(
-                replace(
-                    run,
-                    status="failed",
-                    finished_at=utc(time.time()),
-                    error="its process ended without a word",
-                )
-            )
-
-
-def forget_unconfigured_files(config: Config, data: DataFolder, files: AssetFiles) -> None:
-    """Delete tables and look states of partitions that are no longer configured."""
-    keys = {partition.key for partition in config.partitions()}
-    files.keep_only(keys)
-    for state in data.state.glob("*.json") if data.state.exists() else ():
-        if state != data.indexed and state.stem not in keys:
-            state.unlink(missing_ok=True)
-
-
-def drop_unconfigured(
-    store: VectorStore, config: Config, data: DataFolder, files: AssetFiles
-) -> int:
-    """Remove what belongs to sources and partitions that are no longer configured.
-
-    Returns how many documents were removed. The lease is held by the caller.
-    """
-    names = {source.name for source in config.sources}
-    keys = {partition.key for partition in config.partitions()}
-    removed = 0
-    for name in store.stats().sources.keys() - names:
-        removed += store.delete_documents(name, list(store.document_digests(name)))
-    for name in {item.source for item in store.left_out()} - names:
-        store.replace_left_out(name, [], remove=[item.path for item in store.left_out(name)])
-    for key in store.partitions().keys() - keys:
-        store.forget_partition(key)
-    forget_unconfigured_files(config, data, files)
-    return removed
-
-
-def drop_unconfigured_now(pipeline: Pipeline, run_id: str) -> IngestRun:
-    """``drop_unconfigured`` outside of a Dagster run, because nothing else is stale; its row."""
-    began = time.time()
-    store = components.open_index(pipeline.config)
-    try:
-        wait_seconds = pipeline.config.index.wait_seconds
-        with store.writing(run_id=run_id, partition="*", wait_seconds=wait_seconds):
-            removed = drop_unconfigured(store, pipeline.config, pipeline.data, pipeline.files)
-            store.finish()
-            run = IngestRun(
-                run_id=run_id,
-                partition="*",
-                source="*",
-                started_at=utc(began),
-                finished_at=utc(time.time()),
-                status="ok",
-                documents_removed=removed,
-                duration_seconds=round(time.time() - began, 3),
-            )
-            store.record_run(run)
-        return run
-    finally:
-        store.close()
