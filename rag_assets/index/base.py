@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from rag_assets.acl import AclTags
-from rag_assets.embeddings.base import Vectors
 from rag_assets.errors import DimensionMismatch, FingerprintMismatch
 from rag_assets.models import (
     Chunk,
@@ -19,6 +18,9 @@ from rag_assets.models import (
     IngestRun,
     LeftOut,
 )
+
+if TYPE_CHECKING:  # numpy is not needed to look whether anything changed
+    from rag_assets.embeddings.base import Vectors
 
 
 @dataclass(frozen=True, slots=True)
