@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from rag_assets.errors import ConfigurationError
-from rag_assets.project import CONFIG_NAME, config_path
+from rag_assets.project import CONFIG_NAME, SOURCE_NAME, config_path
 
 __all__ = ["Config", "Partition", "SourceSettings", "find_config", "load_config"]
 
@@ -81,7 +81,7 @@ class AclSettings(_Strict):
 class SourceSettings(_Strict):
     """One source of documents."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
+    name: str = Field(pattern=f"^{SOURCE_NAME}$")
     kind: str = "markdown"
     """``markdown``, or ``package.module:Class`` for a ``Source`` of your own."""
     root: Path | None = None

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from rag_assets.models import Chunk, Document, SourceFile
+    from rag_assets.models import Chunk, Document
 
 SOURCES_VERSION: Final = "1"
 """Raise when governance or the listing would leave in or out other files."""
@@ -33,12 +33,6 @@ def sha256_hex(data: bytes | str) -> str:
 def fingerprint(*parts: Any) -> str:
     """A short stable name for a tuple of JSON-able values: 16 hex digits."""
     return sha256_hex(json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str))[:16]
-
-
-def listing_data_version(files: Iterable[SourceFile]) -> str:
-    """sha256 over the sorted (path, content_hash, ACL tags, citation URL) of a partition."""
-    rows = sorted((f.path, f.content_hash, list(f.acl_tags), f.url) for f in files)
-    return sha256_hex(json.dumps(rows, ensure_ascii=False))
 
 
 def document_digest(document: Document, chunks: Sequence[Chunk]) -> str:

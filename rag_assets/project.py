@@ -15,6 +15,9 @@ from rag_assets.errors import ConfigurationError
 ASSETS: Final = ("source_files", "parsed_documents", "chunks", "embeddings")
 """The assets that are kept as files, in the order in which they are made."""
 
+SOURCE_NAME: Final = "[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
+"""What a source may be called, as a pattern: it becomes a partition key and a file name."""
+
 CONFIG_NAME: Final = "rag_assets.yaml"
 CONFIG_VARIABLE: Final = "RAG_ASSETS_CONFIG"
 """Names the file when no path is given; without it the file of that name in the current folder."""

@@ -301,15 +301,14 @@ def test_state_files_are_hints_whatever_they_hold(indexed, file, content):
     ["sources: [\n", "a: 1\n---\nb: 2\n", "a: !x y\n", "data_dir: 2020-99-99\nsources: []\n",
      'data_dir: "a\\0b"\nsources: [{name: a, root: b}]\n',
      "sources: [{name: a, root: b}]\nautomation: {reconcile_cron: '99 99 * * *'}\n",
-     "sources: [{name: a, root: b, kind: 'no.where:X'}]\n"],
+     "sources: [{name: a, root: b}]\nembedding: {backend: 'no.where:X'}\n"],
 )  # fmt: skip
-@pytest.mark.parametrize("command", ["ingest", "stats"])
+@pytest.mark.parametrize("command", ["ingest", "search x"])
 def test_wrong_configuration_is_told_alike_by_every_command(project, text, command):
     """Exit 2, the file's name, no "unexpected", one JSON object."""
-    if "no.where" in text and command == "stats":
-        pytest.skip("stats builds no source")
     project.path.write_text(text)
-    result = CliRunner().invoke(cli, ["--config", str(project.path), command, "--json"])
+    arguments = ["--config", str(project.path), *command.split(), "--json"]
+    result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 2, result.output
     assert json.loads(result.stdout)["error"]["type"] == "ConfigurationError"
     assert "rag_assets.yaml" in result.stderr

@@ -11,10 +11,9 @@ import click
 
 from rag_assets.cli.output import Output, json_option
 from rag_assets.errors import ConfigurationError
-from rag_assets.project import CONFIG_NAME
+from rag_assets.project import CONFIG_NAME, SOURCE_NAME
 
 TEMPLATES: Final = Path(__file__).parent.parent / "templates"
-SOURCE_NAME: Final = "[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
 FILES: Final = (CONFIG_NAME, "dagster.yaml", "workspace.yaml")
 
 

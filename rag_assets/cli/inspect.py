@@ -128,7 +128,9 @@ def explain(ctx: click.Context, path: str | None, source: str | None) -> None:
     if path is None:
         items = _left_out(config, source)
         value = {"left_out": [asdict(item) for item in items]}
-        output.show(value, lambda: show_left_out(items))
+        output.show(
+            value, lambda: show_left_out(items) if items else click.echo("Nothing is left out.")
+        )
         ctx.exit(OK)
     found = _explain_all(config, path, source)
     output.show(found, lambda: _show_explanation(found))
