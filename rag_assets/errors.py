@@ -2,6 +2,7 @@
 
 * ``RagError``
     * ``ConfigurationError``       the configuration file, a flag or an argument is wrong
+        * ``InvalidQuery``             a search was asked for in a way that cannot be understood
     * ``SourceError``              a source could not be read
         * ``IncompleteEnumeration``    a listing did not reach its end: nothing may be deleted on it
         * ``SourceUnavailable``        the place a source reads from cannot be reached
@@ -33,6 +34,10 @@ class RagError(Exception):
 
 class ConfigurationError(RagError):
     """The configuration, a command-line flag or an argument is wrong."""
+
+
+class InvalidQuery(ConfigurationError):
+    """A search was asked for in a way that cannot be understood: mode, filter, length."""
 
 
 class SourceError(RagError):

@@ -141,6 +141,8 @@ class Document:
     metadata: Mapping[str, str] = field(default_factory=dict)
     """Scalar front matter, keys and values as typed."""
     warnings: tuple[str, ...] = ()
+    language: str = ""
+    """Primary language subtag in lower case (``fr``); empty when it cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,11 @@ class EmbedderHealth:
     dim: int
 
 
+ScoreKind = Literal["vector", "text", "hybrid", "rerank", "neighbour"]
+"""``vector``: 1 - cosine distance; ``text``: BM25; ``hybrid``: both, fused; ``rerank``: what the
+reranker said; ``neighbour``: no score (0), it stands beside a hit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A passage found for a question, with all that is needed to cite it."""
@@ -204,7 +211,7 @@ class Hit:
     rank: int
     """1-based."""
     score: float
-    """What the ranking used; equals ``vector_score`` in vector mode."""
+    """What the ranking used; ``score_kind`` says what it is."""
     vector_score: float | None
     """1 - cosine distance."""
     source: str
@@ -220,6 +227,18 @@ class Hit:
     position: int
     content: str = field(repr=False)
     content_hash: str = field(repr=False, default="")
+    text_score: float | None = None
+    """BM25 over what the caller may see; 0 when no word matches, None in vector mode."""
+    score_kind: ScoreKind = "vector"
+    """Which score ``score`` is; scores of different kinds must not be compared."""
+    vector_rank: int | None = None
+    """1-based rank among the candidates of the vector leg, None when it did not find the passage."""
+    text_rank: int | None = None
+    """1-based rank among the candidates of the text leg, None when it did not find the passage."""
+    language: str = ""
+    """Language of the document (``fr``); empty when unknown."""
+    modified_at: str | None = None
+    """When the document last changed: ISO 8601, UTC, whole seconds."""
 
     @property
     def citation(self) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from rag_assets.acl import AclTags
+from rag_assets.acl import EVERYTHING, AclTags
 from rag_assets.errors import DimensionMismatch, FingerprintMismatch
+from rag_assets.filters import Filters
 from rag_assets.models import (
     Chunk,
     Document,
@@ -20,7 +21,12 @@ from rag_assets.models import (
 )
 
 if TYPE_CHECKING:  # numpy is not needed to look whether anything changed
+    import numpy as np
+    import numpy.typing as npt
+
     from rag_assets.embeddings.base import Vectors
+
+    Scores: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,24 @@ class ExplainedDocument:
     left_out: LeftOut | None
     run_id: str | None
     indexed_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The best passages of both legs, row by row, for a fusion to rank."""
+
+    vector_scores: Scores
+    """float64 [n]: cosine of question and passage."""
+    text_scores: Scores
+    """float64 [n]: BM25; 0 where no word matches."""
+    text_shares: Scores
+    """float64 [n]: the text score as a share, 0 to 1, of the highest that any passage could have:
+    small when the question's words, or its language, are not those of the passage."""
+
+
+Fuse: TypeAlias = "Callable[[Candidates], Scores]"
+"""Turns the scores of both legs into one, float64 [n]: higher is better. Must be elementwise up to
+order: a permutation of the rows permutes the result."""
 
 
 @runtime_checkable
@@ -154,30 +178,41 @@ class VectorStore(Protocol):
 
     def search(
         self,
-        vector: Vectors,
+        vector: Vectors | None,
         k: int,
         *,
         acl_tags: AclTags,
-        sources: Collection[str] | None = None,
+        filters: Filters | None = None,
+        text: str | None = None,
+        fuse: Fuse | None = None,
+        depth: int = 0,
     ) -> list[Hit]:
-        """The min(k, visible) nearest passages, best first, ties by (source, path, position).
+        """The min(k, visible) best passages, best first, ties by (source, path, position).
 
-        ``vector`` is float32 [dim], unit length. ``k <= 0``, no tags or no sources: []. Every
-        filter applies before top-k.
+        ``vector`` (float32 [dim], unit length) alone: the nearest ones. ``text`` alone: those that
+        hold a word of it, by BM25; the statistics are those of what ``acl_tags`` may see. Both:
+        the best max(k, depth) of each leg, ranked by ``fuse``. ``k <= 0``, no tags, or filters
+        that let nothing through: []. ACL and every filter apply before top-k, in both legs.
 
         Raises:
             DimensionMismatch: the vector is not of the index's dimension.
             VectorStoreError: the vector is not finite, or zero.
+            InvalidQuery: a path filter that cannot match anything.
             IndexDamaged: the file cannot be read.
+            ValueError: neither vector nor text, or both without ``fuse``.
         """
+        ...
+
+    def document(self, source: str, path: str, *, acl_tags: AclTags) -> ExplainedDocument | None:
+        """An indexed document with its passages; None when it is absent or not visible."""
         ...
 
     def explain(self, source: str, path: str) -> ExplainedDocument:
         """All the index knows of one path (NFC and NFD spellings are the same here)."""
         ...
 
-    def stats(self) -> IndexStats:
-        """Counts and sizes."""
+    def stats(self, *, acl_tags: AclTags = EVERYTHING) -> IndexStats:
+        """Counts of what the tags may see, and the size of it all."""
         ...
 
     def verify(self) -> list[str]:

@@ -28,6 +28,10 @@ class QuickCounts:
     """Slots in use in the blocks that a search reads."""
     vector_rows: int
     """Vectors that sqlite-vec knows by number."""
+    texts: int
+    """Passages that the full-text index knows."""
+    texts_counted: int
+    """Passages that text scores are computed over."""
 
     def problems(self) -> list[str]:
         """One sentence for each pair that differs."""
@@ -41,6 +45,11 @@ class QuickCounts:
             found.append(
                 f"there are {self.chunks} passages, but {self.vectors} vectors that a search reads "
                 f"and {self.vector_rows} that have a number"
+            )
+        if self.texts != self.chunks or self.texts_counted != self.chunks:
+            found.append(
+                f"there are {self.chunks} passages, but {self.texts} in the full-text index and "
+                f"{self.texts_counted} in its statistics"
             )
         return found
 
@@ -74,14 +83,16 @@ def count(connection: apsw.Connection) -> QuickCounts:
         connection, "SELECT count(*), ifnull(sum(chunk_count), 0) FROM document"
     )
     (chunks,) = _row(connection, "SELECT count(*) FROM chunk")
+    (texts,) = _row(connection, "SELECT count(*) FROM chunk_text_docsize")
+    (counted,) = _row(connection, "SELECT ifnull(sum(chunks), 0) FROM text_statistics")
     if read_meta(connection, "fingerprint") is None:
-        return QuickCounts(documents, chunks, promised, 0, 0)
+        return QuickCounts(documents, chunks, promised, 0, 0, texts, counted)
     (vector_rows,) = _row(connection, "SELECT count(*) FROM chunk_vector_rowids")
     vectors = sum(
         int.from_bytes(validity, "little").bit_count()
         for (validity,) in connection.execute("SELECT validity FROM chunk_vector_chunks")
     )
-    return QuickCounts(documents, chunks, promised, vectors, vector_rows)
+    return QuickCounts(documents, chunks, promised, vectors, vector_rows, texts, counted)
 
 
 def _row(connection: apsw.Connection, sql: str) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
+from rag_assets.acl import EVERYTHING
 from rag_assets.errors import IndexDamaged, IndexMissing, VectorStoreError
 from rag_assets.index.faults import translated_errors
 from rag_assets.index.sqlite import SqliteStore
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
     from rag_assets.acl import AclTags
     from rag_assets.embeddings.base import Vectors
-    from rag_assets.index.base import ExplainedDocument, IndexedDocument, UpsertCounts
+    from rag_assets.filters import Filters
+    from rag_assets.index.base import ExplainedDocument, Fuse, IndexedDocument, UpsertCounts
     from rag_assets.index.generations import IndexDirectory
     from rag_assets.models import Hit
 
@@ -76,22 +78,33 @@ class LiveStore:
 
     def search(
         self,
-        vector: Vectors,
+        vector: Vectors | None,
         k: int,
         *,
         acl_tags: AclTags,
-        sources: Collection[str] | None = None,
+        filters: Filters | None = None,
+        text: str | None = None,
+        fuse: Fuse | None = None,
+        depth: int = 0,
     ) -> list[Hit]:
-        """The nearest passages; see ``VectorStore.search``."""
-        return self._ask(lambda store: store.search(vector, k, acl_tags=acl_tags, sources=sources))
+        """The best passages; see ``VectorStore.search``."""
+        return self._ask(
+            lambda store: store.search(
+                vector, k, acl_tags=acl_tags, filters=filters, text=text, fuse=fuse, depth=depth
+            )
+        )
+
+    def document(self, source: str, path: str, *, acl_tags: AclTags) -> ExplainedDocument | None:
+        """An indexed document that the tags may see."""
+        return self._ask(lambda store: store.document(source, path, acl_tags=acl_tags))
 
     def explain(self, source: str, path: str) -> ExplainedDocument:
         """All the index knows of one path."""
         return self._ask(lambda store: store.explain(source, path))
 
-    def stats(self) -> IndexStats:
-        """Counts and sizes."""
-        return self._ask(lambda store: store.stats())
+    def stats(self, *, acl_tags: AclTags = EVERYTHING) -> IndexStats:
+        """Counts of what the tags may see, and the size of the file."""
+        return self._ask(lambda store: store.stats(acl_tags=acl_tags))
 
     def verify(self) -> list[str]:
         """Every contradiction of the live index."""

@@ -11,6 +11,8 @@ from typing import Any
 
 import apsw
 
+from rag_assets.acl import AclTags, Everything
+from rag_assets.filters import Filters
 from rag_assets.index.base import ExplainedDocument, IndexedDocument
 from rag_assets.index.records import (
     CHUNK_COLUMNS,
@@ -24,6 +26,7 @@ from rag_assets.index.records import (
     storable,
 )
 from rag_assets.index.schema import read_fingerprint, read_meta
+from rag_assets.index.visibility import document_conditions, resolve
 from rag_assets.models import Chunk, IndexStats, IngestRun, LeftOut
 
 _DOCUMENTS = ", ".join(f"d.{name}" for name in DOCUMENT_COLUMNS.split(", "))
@@ -73,25 +76,47 @@ def partitions(connection: apsw.Connection) -> Mapping[str, str]:
     return dict(rows)
 
 
-def stats(connection: apsw.Connection, path: Path) -> IndexStats:
-    """Counts, and the size of the file with its write-ahead log."""
+def stats(connection: apsw.Connection, path: Path, acl_tags: AclTags) -> IndexStats:
+    """Counts of what the tags may see, and the size of the file with its write-ahead log."""
+    where, bindings = document_conditions(resolve(connection, acl_tags, Filters()))
     per_source = {
         row[0]: {"documents": row[1], "chunks": row[2]}
         for row in connection.execute(
-            "SELECT source, count(*), sum(chunk_count) FROM document GROUP BY source"
+            "SELECT d.source, count(*), sum(d.chunk_count) FROM document d "
+            f"WHERE {where} GROUP BY d.source",
+            bindings,
         )
     }
     fingerprint = read_fingerprint(connection)
     files = (path, Path(f"{path}-wal"))
+    everything = isinstance(acl_tags, Everything)
+    documents = sum(counts["documents"] for counts in per_source.values())
+    chunks = sum(counts["chunks"] for counts in per_source.values())
     return IndexStats(
-        documents=_count(connection, "document"),
-        chunks=_count(connection, "chunk"),
-        vectors=0 if fingerprint is None else _count(connection, "chunk_vector_rowids"),
-        last_indexed_at=read_meta(connection, "last_indexed_at"),
+        documents=documents,
+        chunks=_count(connection, "chunk") if everything else chunks,
+        vectors=_vectors(connection, fingerprint is not None) if everything else chunks,
+        last_indexed_at=_last_indexed_at(connection, where, bindings, everything),
         fingerprint=fingerprint,
-        size_bytes=sum(file.stat().st_size for file in files if file.exists()),
+        size_bytes=sum(file.stat().st_size for file in files if file.exists()) if everything else 0,
         sources=per_source,
     )
+
+
+def _last_indexed_at(
+    connection: apsw.Connection, where: str, bindings: list[Any], everything: bool
+) -> str | None:
+    """When something was last written; to a caller with tags: something it may see."""
+    if everything:
+        return read_meta(connection, "last_indexed_at")
+    row = connection.execute(
+        f"SELECT max(d.indexed_at) FROM document d WHERE {where}", bindings
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def _vectors(connection: apsw.Connection, initialised: bool) -> int:
+    return _count(connection, "chunk_vector_rowids") if initialised else 0
 
 
 def _count(connection: apsw.Connection, table: str) -> int:
@@ -109,6 +134,22 @@ def explain(connection: apsw.Connection, source: str, path: str) -> ExplainedDoc
     return ExplainedDocument(
         source, path, None, (), _explain_left_out(connection, source, asked), None, None
     )
+
+
+def visible_document(
+    connection: apsw.Connection, source: str, path: str, acl_tags: AclTags
+) -> ExplainedDocument | None:
+    """A document that the tags may see; None when there is none, or it is not for them."""
+    source = storable(source)
+    spelled = _spelling(connection, "document", source, storable(path))
+    if spelled is None:
+        return None
+    where, bindings = document_conditions(resolve(connection, acl_tags, Filters()))
+    row = connection.execute(
+        f"SELECT 1 FROM document d WHERE d.source = ? AND d.path = ? AND {where}",
+        [source, spelled, *bindings],
+    ).fetchone()
+    return None if row is None else _explain_indexed(connection, source, spelled)
 
 
 def _explain_indexed(connection: apsw.Connection, source: str, path: str) -> ExplainedDocument:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
-from urllib.parse import quote
 
 from rag_assets.models import (
     Chunk,
     Document,
-    Hit,
     IngestRun,
     LeftOut,
     LeftOutStatus,
@@ -24,7 +23,8 @@ CHUNK_COLUMNS: Final = (
 )
 """What ``chunk_row`` gives and ``chunk_from_row`` takes, in this order."""
 DOCUMENT_COLUMNS: Final = (
-    "source, path, url, title, body_start_line, content_hash, modified_at, metadata, warnings"
+    "source, path, url, title, body_start_line, content_hash, modified_at, language, metadata, "
+    "warnings"
 )
 """What ``document_row`` gives and ``document_from_row`` takes, in this order."""
 LEFT_OUT_COLUMNS: Final = "source, path, status, reason, rule, rule_file, rule_line"
@@ -35,9 +35,8 @@ RUN_COLUMNS: Final = (
 )
 """The fields of ``IngestRun``, in this order."""
 
+_LANGUAGE: Final = re.compile("[a-z]{2,8}")
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_FRAGMENT_SAFE: Final = "!$&'()*+,;=:@/?-._~"
-"""What RFC 3986 allows in a fragment without percent-encoding, letters and digits apart."""
 
 
 def storable(text: str) -> str:
@@ -49,6 +48,11 @@ def storable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-8", "backslashreplace").decode()
     return text
+
+
+def stored_language(language: str) -> str:
+    """A primary language subtag, or nothing for what is none: it becomes part of every term."""
+    return language if _LANGUAGE.fullmatch(language) and language != "und" else ""
 
 
 def checksum(data: bytes) -> int:
@@ -114,6 +118,7 @@ def document_row(document: Document) -> tuple[Any, ...]:
         document.body_start_line,
         document.content_hash,
         document.modified_at,
+        stored_language(document.language),
         json_text(dict(document.metadata)),
         json_text(document.warnings),
     )
@@ -121,7 +126,7 @@ def document_row(document: Document) -> tuple[Any, ...]:
 
 def document_from_row(row: Sequence[Any], tags: str) -> Document:
     """The document, without its body, that ``DOCUMENT_COLUMNS`` and the text of its tags hold."""
-    source, path, url, title, start, content_hash, modified_at, metadata, warnings = row
+    source, path, url, title, start, content_hash, modified_at, language, metadata, warnings = row
     return Document(
         source=source,
         path=path,
@@ -134,6 +139,7 @@ def document_from_row(row: Sequence[Any], tags: str) -> Document:
         acl_tags=tuple(json.loads(tags)),
         metadata=json.loads(metadata),
         warnings=tuple(json.loads(warnings)),
+        language=language,
     )
 
 
@@ -175,32 +181,3 @@ def run_from_row(row: Sequence[Any]) -> IngestRun:
     """The run that ``RUN_COLUMNS`` hold."""
     fields = dict(zip(RUN_COLUMNS.split(", "), row, strict=True))
     return IngestRun(**{**fields, "status": cast("RunStatus", fields["status"])})
-
-
-def citation_url(url: str, anchor: str) -> str:
-    """``url`` with ``anchor`` as its fragment, percent-encoded; a URL that has one keeps it."""
-    if not url or not anchor or "#" in url:
-        return url
-    return f"{url}#{quote(anchor, safe=_FRAGMENT_SAFE)}"
-
-
-def hit_from_row(rank: int, distance: float, url: str, chunk: Chunk) -> Hit:
-    """A hit; on unit vectors the cosine is ``1 - distance**2 / 2`` for the L2 ``distance``."""
-    score = 1.0 - distance * distance / 2.0
-    return Hit(
-        rank=rank,
-        score=score,
-        vector_score=score,
-        source=chunk.source,
-        path=chunk.path,
-        title=chunk.title,
-        section=chunk.section,
-        heading_path=chunk.heading_path,
-        anchor=chunk.anchor,
-        url=citation_url(url, chunk.anchor),
-        start_line=chunk.start_line,
-        end_line=chunk.end_line,
-        position=chunk.position,
-        content=chunk.content,
-        content_hash=chunk.content_hash,
-    )

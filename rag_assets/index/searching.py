@@ -1,11 +1,11 @@
-"""Nearest passages to a question's vector, under the caller's ACL tags and sources."""
+"""The best passages for a question by vector, by text or by both, under ACL tags and filters."""
 
 # ruff: noqa: S608  (only this package's own names are spelled into SQL; values are always bound)
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Final
@@ -13,11 +13,16 @@ from typing import Any, Final
 import apsw
 import numpy as np
 
-from rag_assets.acl import AclTags, Everything
+from rag_assets.acl import AclTags
+from rag_assets.citations import hit_from_chunk
 from rag_assets.embeddings.base import Vectors
 from rag_assets.errors import DimensionMismatch, IndexDamaged, VectorStoreError
-from rag_assets.index.records import CHUNK_COLUMNS, chunk_from_row, hit_from_row, storable
-from rag_assets.models import Hit
+from rag_assets.filters import Filters
+from rag_assets.index.base import Candidates, Fuse
+from rag_assets.index.full_text import Ids, Scores, TextMatches, match_text
+from rag_assets.index.records import CHUNK_COLUMNS, chunk_from_row
+from rag_assets.index.visibility import Visible, document_conditions, resolve
+from rag_assets.models import Hit, ScoreKind
 
 MAXIMUM_KNN: Final = 4096
 """sqlite-vec refuses a larger k; beyond it every visible vector is compared in plain SQL."""
@@ -25,8 +30,6 @@ MAXIMUM_IN_VALUES: Final = 200
 """vec0 compares every row with every value of an IN list: with 100 values a search of 100,000
 vectors takes as long as without a filter, with 1,000 three times as long. Past this number the
 visible passages are listed instead (``rowid IN``, a binary search)."""
-_PARAMETERS: Final = 512
-"""Values bound at once when tags and sources are looked up."""
 _UNIT: Final = 1e-6
 """A vector this near to length 1 is used as it is."""
 
@@ -40,7 +43,7 @@ _COMPARE_ALL: Final = (
     "WHERE {conditions} ORDER BY distance, d.source, d.path, c.position LIMIT ?"
 )
 _DETAILS: Final = (
-    "SELECT chunk.id, d.source, d.path, d.url, "
+    "SELECT chunk.id, d.source, d.path, d.url, d.language, d.modified_at, "
     + ", ".join(f"chunk.{name}" for name in CHUNK_COLUMNS.split(", "))
     + " FROM chunk JOIN document d ON d.id = chunk.document_id "
     "WHERE chunk.id IN (SELECT value FROM json_each(?))"
@@ -50,19 +53,6 @@ _KEYS: Final = (
     "FROM chunk c JOIN document d ON d.id = c.document_id "
     "WHERE c.id IN (SELECT value FROM json_each(?))"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Visible:
-    """What the caller may see, as numbers of this index. None: no restriction."""
-
-    acl_sets: list[int] | None
-    sources: list[int] | None
-
-    @property
-    def nothing(self) -> bool:
-        """True when no passage can match."""
-        return self.acl_sets == [] or self.sources == []
 
 
 def query_vector(vector: Vectors, dim: int) -> bytes:
@@ -93,60 +83,155 @@ def query_vector(vector: Vectors, dim: int) -> bytes:
     return array.tobytes()
 
 
-def nearest(
+def search(
     connection: apsw.Connection,
-    vector: bytes,
+    vector: bytes | None,
+    text: str | None,
     k: int,
     *,
     acl_tags: AclTags,
-    sources: Collection[str] | None,
+    filters: Filters,
+    fuse: Fuse | None,
+    depth: int,
 ) -> list[Hit]:
-    """The min(k, visible) nearest passages, best first, ties by (source, path, position).
+    """The min(k, visible) best passages by vector, by text, or by both fused.
 
-    ``connection`` is inside a read transaction, so tags, vectors and texts are of one state.
+    Best first, ties by (source, path, position). ``connection`` is inside a read transaction, so
+    tags, vectors and texts are of one state.
     """
-    visible = resolve(connection, acl_tags, sources)
+    visible = resolve(connection, acl_tags, filters)
     if visible.nothing:
         return []
-    ranked = _ranked(connection, vector, k, visible)
+    if text is None:
+        assert vector is not None
+        found = _by_vector(connection, vector, k, visible)
+    elif vector is None:
+        found = _by_text(connection, text, k, visible)
+    else:
+        assert fuse is not None
+        found = _by_both(connection, vector, text, k, visible, fuse, max(k, depth))
     try:
-        return list(_hits(connection, ranked))
+        return list(_hits(connection, found))
     except KeyError as exc:
-        raise IndexDamaged(
-            f"{connection.db_filename('main')}: vector {exc} belongs to no passage; run "
-            "`rag-assets verify`, then `rag-assets ingest`"
-        ) from exc
+        raise _orphan(connection, exc) from exc
 
 
-def resolve(
-    connection: apsw.Connection, acl_tags: AclTags, sources: Collection[str] | None
-) -> Visible:
-    """Turn tags and source names into this index's numbers, bound and never spelled into SQL."""
-    acl_sets: list[int] | None = None
-    if not isinstance(acl_tags, Everything):
-        acl_sets = sorted(_numbers(connection, "acl_set", "acl_set_tag", "tag", acl_tags))
-        total = connection.execute("SELECT count(*) FROM acl_set").fetchone()
-        if acl_sets and total is not None and len(acl_sets) == total[0]:
-            acl_sets = None
-    source_ids: list[int] | None = None
-    if sources is not None:
-        source_ids = sorted(_numbers(connection, "id", "source", "name", sources))
-    return Visible(acl_sets, source_ids)
+def _orphan(connection: apsw.Connection, chunk_id: object) -> IndexDamaged:
+    return IndexDamaged(
+        f"{connection.db_filename('main')}: vector or text {chunk_id} belongs to no passage; run "
+        "`rag-assets verify`, then `rag-assets ingest`"
+    )
 
 
-def _numbers(
-    connection: apsw.Connection, number: str, table: str, column: str, values: Collection[str]
-) -> set[int]:
-    found: set[int] = set()
-    wanted = iter({storable(value) for value in values})
-    while batch := list(islice(wanted, _PARAMETERS)):
-        # Few lengths of the list, so that the prepared statements are reused.
-        width = next(w for w in (1, 4, 32, _PARAMETERS) if w >= len(batch))
-        batch += [batch[0]] * (width - len(batch))
-        marks = ", ".join("?" * width)
-        sql = f"SELECT {number} FROM {table} WHERE {column} IN ({marks})"
-        found.update(row[0] for row in connection.execute(sql, batch))
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A passage and what the legs say of it."""
+
+    chunk_id: int
+    kind: ScoreKind
+    score: float
+    vector_score: float | None = None
+    text_score: float | None = None
+    vector_rank: int | None = None
+    text_rank: int | None = None
+
+
+def _by_vector(
+    connection: apsw.Connection, vector: bytes, k: int, visible: Visible
+) -> list[_Found]:
+    found = []
+    for rank, (chunk_id, distance) in enumerate(_ranked(connection, vector, k, visible), start=1):
+        score = _cosine(distance)
+        found.append(_Found(chunk_id, "vector", score, vector_score=score, vector_rank=rank))
     return found
+
+
+def _by_text(connection: apsw.Connection, text: str, k: int, visible: Visible) -> list[_Found]:
+    matches = match_text(connection, text, visible, skip_frequent=False)
+    found = []
+    for rank, row in enumerate(_best(connection, matches.ids, matches.scores, k), start=1):
+        score = float(matches.scores[row])
+        chunk_id = int(matches.ids[row])
+        found.append(_Found(chunk_id, "text", score, text_score=score, text_rank=rank))
+    return found
+
+
+def _by_both(
+    connection: apsw.Connection,
+    vector: bytes,
+    text: str,
+    k: int,
+    visible: Visible,
+    fuse: Fuse,
+    depth: int,
+) -> list[_Found]:
+    """The best of each leg, each with the scores of both, ranked by ``fuse``."""
+    distances = dict(_ranked(connection, vector, depth, visible))
+    vector_ranks = {chunk_id: rank for rank, chunk_id in enumerate(distances, start=1)}
+    matches = match_text(connection, text, visible, skip_frequent=True)
+    best = matches.ids[_best(connection, matches.ids, matches.scores, depth)].tolist()
+    text_ranks = {chunk_id: rank for rank, chunk_id in enumerate(best, start=1)}
+    missing = [chunk_id for chunk_id in best if chunk_id not in distances]
+    distances.update(_distances(connection, vector, missing))
+    ids = np.array(sorted(distances), dtype=np.int64)
+    if not len(ids):
+        return []
+    vector_scores = np.array([_cosine(distances[i]) for i in ids.tolist()])
+    text_scores, shares = _looked_up(matches, ids)
+    fused = fuse(Candidates(vector_scores, text_scores, shares))
+    return [
+        _Found(
+            chunk_id := int(ids[row]),
+            "hybrid",
+            float(fused[row]),
+            float(vector_scores[row]),
+            float(text_scores[row]),
+            vector_ranks.get(chunk_id),
+            text_ranks.get(chunk_id),
+        )
+        for row in _best(connection, ids, fused, k)
+    ]
+
+
+def _looked_up(matches: TextMatches, ids: Ids) -> tuple[Scores, Scores]:
+    """Scores and shares of ``ids`` (ascending) in the text leg; 0 where no term matches."""
+    if not len(matches.ids):
+        return np.zeros(len(ids)), np.zeros(len(ids))
+    place = np.minimum(np.searchsorted(matches.ids, ids), len(matches.ids) - 1)
+    matched = matches.ids[place] == ids
+    scores, shares = matches.scores[place], matches.shares[place]
+    return np.where(matched, scores, 0.0), np.where(matched, shares, 0.0)
+
+
+def _best(connection: apsw.Connection, ids: Ids, scores: Scores, k: int) -> list[int]:
+    """Rows of the k highest scores, ties by (source, path, position)."""
+    k = min(k, len(ids))
+    if not k:
+        return []
+    least = np.partition(scores, len(scores) - k)[len(scores) - k]
+    rows = np.flatnonzero(scores >= least)
+    rows = rows[np.argsort(-scores[rows], kind="stable")]
+    ranked = [(int(ids[row]), -float(scores[row])) for row in rows]
+    place = {int(ids[row]): int(row) for row in rows}
+    return [place[chunk_id] for chunk_id, _ in _in_order(connection, ranked)[:k]]
+
+
+def _distances(connection: apsw.Connection, vector: bytes, ids: Sequence[int]) -> dict[int, float]:
+    """L2 distances of these passages to the question."""
+    rows: list[Any] = connection.execute(
+        "SELECT rowid, vec_distance_l2(embedding, ?) FROM chunk_vector "
+        "WHERE rowid IN (SELECT value FROM json_each(?))",
+        (vector, json.dumps(list(ids))),
+    ).fetchall()
+    found = dict(rows)
+    if len(found) != len(ids) or None in found.values():
+        raise _orphan(connection, next((i for i in ids if found.get(i) is None), "?"))
+    return found
+
+
+def _cosine(distance: float) -> float:
+    """The cosine of two unit vectors whose L2 distance is given."""
+    return 1.0 - distance * distance / 2.0
 
 
 def _ranked(
@@ -170,8 +255,9 @@ def _knn(
     connection: apsw.Connection, vector: bytes, k: int, visible: Visible
 ) -> list[tuple[int, float]]:
     filters, bindings = "", [vector, k]
-    if max(len(visible.acl_sets or ()), len(visible.sources or ())) > MAXIMUM_IN_VALUES:
-        conditions, values = _conditions(visible)
+    many = max(len(visible.acl_sets or ()), len(visible.sources or ())) > MAXIMUM_IN_VALUES
+    if many or visible.is_narrow:
+        conditions, values = document_conditions(visible)
         filters = (
             " AND rowid IN (SELECT c.id FROM document d JOIN chunk c ON c.document_id = d.id "
             f"WHERE {conditions})"
@@ -191,24 +277,10 @@ def _knn(
     return rows
 
 
-def _conditions(visible: Visible) -> tuple[str, list[Any]]:
-    """The visible documents, in plain SQL over ``document d``."""
-    conditions, bindings = ["TRUE"], []
-    if visible.acl_sets is not None:
-        conditions.append("d.acl_set IN (SELECT value FROM json_each(?))")
-        bindings.append(json.dumps(visible.acl_sets))
-    if visible.sources is not None:
-        conditions.append(
-            "d.source IN (SELECT name FROM source WHERE id IN (SELECT value FROM json_each(?)))"
-        )
-        bindings.append(json.dumps(visible.sources))
-    return " AND ".join(conditions), bindings
-
-
 def _compare_all(
     connection: apsw.Connection, vector: bytes, k: int, visible: Visible
 ) -> list[tuple[int, float]]:
-    conditions, bindings = _conditions(visible)
+    conditions, bindings = document_conditions(visible)
     sql = _COMPARE_ALL.format(conditions=conditions)
     limit = min(k, 2**62)
     rows: list[Any] = connection.execute(sql, [vector, *bindings, limit]).fetchall()
@@ -229,13 +301,25 @@ def _in_order(
     return sorted(rows, key=lambda row: (row[1], keys[row[0]]))
 
 
-def _hits(connection: apsw.Connection, ranked: Iterable[tuple[int, float]]) -> Iterator[Hit]:
+def _hits(connection: apsw.Connection, found: Sequence[_Found]) -> Iterator[Hit]:
     rank = 0
-    remaining = iter(ranked)
+    remaining = iter(found)
     while batch := list(islice(remaining, MAXIMUM_KNN)):
-        ids = json.dumps([chunk_id for chunk_id, _ in batch])
+        ids = json.dumps([one.chunk_id for one in batch])
         details = {row[0]: row[1:] for row in connection.execute(_DETAILS, (ids,))}
-        for chunk_id, distance in batch:
+        for one in batch:
             rank += 1
-            source, path, url, *columns = details[chunk_id]
-            yield hit_from_row(rank, distance, url, chunk_from_row(source, path, columns))
+            source, path, url, language, modified_at, *columns = details[one.chunk_id]
+            yield hit_from_chunk(
+                chunk_from_row(source, path, columns),
+                url=url,
+                language=language,
+                modified_at=modified_at,
+                rank=rank,
+                score=one.score,
+                score_kind=one.kind,
+                vector_score=one.vector_score,
+                text_score=one.text_score,
+                vector_rank=one.vector_rank,
+                text_rank=one.text_rank,
+            )

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rag_assets.acl import EVERYTHING
 from rag_assets.errors import IndexMissing, VectorStoreError
+from rag_assets.filters import Filters
 from rag_assets.index.connections import (
     ReaderPool,
     configure_writer,
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from rag_assets.acl import AclTags
     from rag_assets.embeddings.base import Vectors
-    from rag_assets.index.base import ExplainedDocument, IndexedDocument, UpsertCounts
+    from rag_assets.index.base import ExplainedDocument, Fuse, IndexedDocument, UpsertCounts
     from rag_assets.index.generations import IndexDirectory
     from rag_assets.models import Hit
 
@@ -246,31 +248,54 @@ class SqliteStore:
 
     def search(
         self,
-        vector: Vectors,
+        vector: Vectors | None,
         k: int,
         *,
         acl_tags: AclTags,
-        sources: Collection[str] | None = None,
+        filters: Filters | None = None,
+        text: str | None = None,
+        fuse: Fuse | None = None,
+        depth: int = 0,
     ) -> list[Hit]:
-        """The min(k, visible) nearest passages; see ``VectorStore.search``.
+        """The min(k, visible) best passages; see ``VectorStore.search``.
 
         sqlite-vec itself refuses k above 4,096; there every visible vector is compared instead, so
         the answer is complete at any k and only slower.
 
         Raises:
-            TypeError: tags or sources given as one str instead of a collection.
+            TypeError: tags given as one str instead of a collection.
             IndexMissing: the index was never written.
         """
-        from rag_assets.index.searching import nearest, query_vector
+        from rag_assets.index.searching import query_vector, search
 
-        for name, value in (("acl_tags", acl_tags), ("sources", sources)):
-            if isinstance(value, str):
-                raise TypeError(f"{name} must be a collection of str, not the str {value!r}")
-        query = query_vector(vector, self._require_fingerprint().dim)
+        if isinstance(acl_tags, str):
+            raise TypeError(f"acl_tags must be a collection of str, not the str {acl_tags!r}")
+        if vector is None and text is None:
+            raise ValueError("a search needs a vector, a text, or both")
+        if vector is not None and text is not None and fuse is None:
+            raise ValueError("a search by vector and text needs a fusion")
+        dim = self._require_fingerprint().dim
+        query = None if vector is None else query_vector(vector, dim)
         if k <= 0:
             return []
         with self._reading() as connection:
-            return nearest(connection, query, k, acl_tags=acl_tags, sources=sources)
+            return search(
+                connection,
+                query,
+                text,
+                k,
+                acl_tags=acl_tags,
+                filters=filters or Filters(),
+                fuse=fuse,
+                depth=depth,
+            )
+
+    def document(self, source: str, path: str, *, acl_tags: AclTags) -> ExplainedDocument | None:
+        """An indexed document that the tags may see."""
+        from rag_assets.index import reading
+
+        with self._reading() as connection:
+            return reading.visible_document(connection, source, path, acl_tags)
 
     def explain(self, source: str, path: str) -> ExplainedDocument:
         """All the index knows of one path."""
@@ -279,12 +304,12 @@ class SqliteStore:
         with self._reading() as connection:
             return reading.explain(connection, source, path)
 
-    def stats(self) -> IndexStats:
-        """Counts and sizes."""
+    def stats(self, *, acl_tags: AclTags = EVERYTHING) -> IndexStats:
+        """Counts of what the tags may see, and the size of the file."""
         from rag_assets.index import reading
 
         with self._reading() as connection:
-            return reading.stats(connection, self.path)
+            return reading.stats(connection, self.path, acl_tags)
 
     def verify(self) -> list[str]:
         """Every contradiction, one sentence each; the contents of every row are read."""

@@ -45,6 +45,8 @@ def repair(lease: WriterLease, path: Path) -> int:
             return 0
         forgotten = _forget(connection, problems)
         drop_unused(connection)
+        if any(p.text or p.document_id is not None for p in problems):
+            _rewrite_text(connection)
         if any(p.vectors or p.document_id is not None for p in problems):
             _rewrite_vectors(connection)
         connection.execute("DELETE FROM partition_state")
@@ -89,6 +91,17 @@ def _rewrite_vectors(connection: apsw.Connection) -> None:
         "JOIN document d ON d.id = c.document_id JOIN source s ON s.name = d.source ORDER BY t.id"
     )
     connection.execute("DROP TABLE sound")
+
+
+def _rewrite_text(connection: apsw.Connection) -> None:
+    """Build the full-text index and its statistics anew from the terms of the passages left."""
+    connection.execute("DELETE FROM text_length WHERE chunk_id NOT IN (SELECT id FROM chunk)")
+    connection.execute("DELETE FROM text_statistics")
+    connection.execute(
+        "INSERT INTO text_statistics (acl_set, language, chunks, terms) "
+        "SELECT acl_set, language, count(*), sum(terms) FROM text_length GROUP BY acl_set, language"
+    )
+    connection.execute("INSERT INTO chunk_text (chunk_text) VALUES ('rebuild')")
 
 
 def drop_unused(connection: apsw.Connection) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -36,6 +37,8 @@ class Problem:
     """The document to forget, when one is concerned."""
     vectors: bool = False
     """The vectors' table has to be written anew."""
+    text: bool = False
+    """The full-text index has to be written anew."""
     ledger: bool = False
     """Only the ledger of files left out is concerned."""
     beyond_repair: bool = False
@@ -54,6 +57,8 @@ def find_problems(connection: apsw.Connection) -> Iterator[Problem]:
         _documents,
         _acl_sets,
         _passages,
+        _texts,
+        _postings,
         _ledger,
         _block_tables,
         _vectors,
@@ -88,6 +93,9 @@ def sentences(problems: Iterable[Problem]) -> list[str]:
 
 def _pages(connection: apsw.Connection) -> Iterator[Problem]:
     try:
+        # FTS5 forgets what it remembers of an older state only when it is queried; without this
+        # the check compares another writer's new segments with an old list of them.
+        connection.execute("SELECT 1 FROM chunk_term WHERE term = '~'").fetchall()
         for (line,) in connection.execute("PRAGMA integrity_check(20)"):
             if line != "ok":
                 yield Problem(f"SQLite's integrity check: {line}", beyond_repair=True)
@@ -179,6 +187,58 @@ def _passages(connection: apsw.Connection, _: IndexFingerprint) -> Iterator[Prob
                 f"document {name}: the text of passage {row[0]} differs from its checksum",
                 document_id,
             )
+
+
+def _texts(connection: apsw.Connection, _: IndexFingerprint) -> Iterator[Problem]:
+    """The analysed terms of every passage against their checksum, marks and statistics."""
+    rows = connection.execute(
+        "SELECT d.id, d.source || '/' || d.path, c.position, c.terms, l.terms, l.terms_checksum, "
+        "l.acl_set IS d.acl_set AND l.language IS d.language "
+        "FROM chunk c JOIN document d ON d.id = c.document_id "
+        "LEFT JOIN text_length l ON l.chunk_id = c.id"
+    )
+    for document_id, name, position, terms, count, expected, marked in rows:
+        fault = ""
+        if count is None:
+            fault = "have no length"
+        elif not marked:
+            fault = "have other ACL tags or another language than the document"
+        elif checksum(terms.encode()) != expected or len(terms.split()) != count:
+            fault = "differ from their checksum"
+        if fault:
+            yield Problem(
+                f"document {name}: the terms of passage {position} {fault}", document_id, text=True
+            )
+    differing = connection.execute(
+        "SELECT 1 FROM (SELECT acl_set, language, count(*) AS chunks, sum(terms) AS terms "
+        "FROM text_length GROUP BY acl_set, language) a "
+        "FULL JOIN text_statistics b USING (acl_set, language) "
+        "WHERE a.chunks IS NOT b.chunks OR a.terms IS NOT b.terms"
+    ).fetchall()
+    orphans = connection.execute(
+        "SELECT 1 FROM text_length WHERE chunk_id NOT IN (SELECT id FROM chunk)"
+    ).fetchall()
+    if differing or orphans:
+        yield Problem("the statistics of the full-text index differ from its passages", text=True)
+
+
+def _postings(connection: apsw.Connection, _: IndexFingerprint) -> Iterator[Problem]:
+    """The inverted index against the terms it was made from, term by term."""
+    in_passages: Counter[str] = Counter()
+    occurrences: Counter[str] = Counter()
+    for (terms,) in connection.execute("SELECT terms FROM chunk"):
+        words = terms.split()
+        occurrences.update(words)
+        in_passages.update(set(words))
+    indexed = wrong = 0
+    for term, passages, count in connection.execute("SELECT term, doc, cnt FROM chunk_term_count"):
+        indexed += 1
+        wrong += passages != in_passages[term] or count != occurrences[term]
+    wrong += max(0, len(occurrences) - indexed)
+    if wrong:
+        yield Problem(
+            f"the full-text index: {wrong} terms differ from those of the passages", text=True
+        )
 
 
 def _ledger(connection: apsw.Connection, _: IndexFingerprint) -> Iterator[Problem]:

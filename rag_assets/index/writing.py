@@ -12,10 +12,12 @@ from typing import Any, Final
 import apsw
 import numpy as np
 
+from rag_assets.analysis import analyse
 from rag_assets.embeddings.base import Vectors
 from rag_assets.errors import DimensionMismatch, VectorStoreError
 from rag_assets.fingerprints import document_digest
 from rag_assets.index.base import IndexedDocument, UpsertCounts
+from rag_assets.index.full_text import term_text
 from rag_assets.index.records import (
     CHUNK_COLUMNS,
     DOCUMENT_COLUMNS,
@@ -24,6 +26,7 @@ from rag_assets.index.records import (
     document_row,
     row_checksum,
     storable,
+    stored_language,
     tags_text,
 )
 from rag_assets.index.schema import write_meta
@@ -34,7 +37,7 @@ LENGTH_TOLERANCE: Final = 1e-3
 
 _INSERT_DOCUMENT: Final = (
     f"INSERT INTO document ({DOCUMENT_COLUMNS}, digest, acl_set, chunk_count, run_id, indexed_at) "
-    f"VALUES ({', '.join('?' * 14)}) RETURNING id"
+    f"VALUES ({', '.join('?' * 15)}) RETURNING id"
 )
 _UPDATE_DOCUMENT: Final = (
     "UPDATE document SET "
@@ -42,14 +45,20 @@ _UPDATE_DOCUMENT: Final = (
     + ", digest = ?, acl_set = ?, chunk_count = ?, run_id = ?, indexed_at = ? WHERE id = ?"
 )
 _INSERT_CHUNK: Final = (
-    f"INSERT INTO chunk (id, document_id, {CHUNK_COLUMNS}, row_checksum, vector_checksum) "
-    f"VALUES ({', '.join('?' * 13)})"
+    f"INSERT INTO chunk (id, document_id, {CHUNK_COLUMNS}, row_checksum, vector_checksum, terms) "
+    f"VALUES ({', '.join('?' * 14)})"
 )
 _UPDATE_CHUNK: Final = (
     "UPDATE chunk SET "
     + ", ".join(f"{name} = ?" for name in CHUNK_COLUMNS.split(", "))
     + ", row_checksum = ?, vector_checksum = ? WHERE id = ?"
 )
+_UPDATE_TERMS: Final = "UPDATE chunk SET terms = ? WHERE id = ?"
+_INSERT_LENGTH: Final = (
+    "INSERT INTO text_length (chunk_id, acl_set, language, terms, terms_checksum) "
+    "VALUES (?, ?, ?, ?, ?)"
+)
+_DELETE_LENGTH: Final = "DELETE FROM text_length WHERE chunk_id = ?"
 _INSERT_VECTOR: Final = (
     "INSERT INTO chunk_vector (rowid, embedding, acl_set, source_id) VALUES (?, ?, ?, ?)"
 )
@@ -67,6 +76,8 @@ class Passage:
     row_checksum: int
     vector: bytes
     vector_checksum: int
+    terms: list[str]
+    """What the analyser made of its text."""
 
     @property
     def content_hash(self) -> str:
@@ -83,6 +94,7 @@ class Prepared:
     document_row: tuple[Any, ...]
     digest: str
     tags: tuple[str, ...]
+    language: str
     passages: list[Passage]
 
 
@@ -108,16 +120,19 @@ def _prepare_one(item: IndexedDocument, dim: int) -> Prepared:
     name = f"{document.source}/{document.path}"
     _check_chunks(item, name)
     vectors = checked_vectors(item.vectors, len(item.chunks), dim, name)
+    language = stored_language(document.language)
     passages = []
     for chunk, vector in zip(item.chunks, vectors, strict=True):
         row, blob = chunk_row(chunk), vector.tobytes()
-        passages.append(Passage(row, row_checksum(row), blob, checksum(blob)))
+        terms = analyse(chunk.text, language)
+        passages.append(Passage(row, row_checksum(row), blob, checksum(blob), terms))
     return Prepared(
         source=storable(document.source),
         path=storable(document.path),
         document_row=document_row(document),
         digest=document_digest(document, item.chunks),
         tags=tuple(sorted({storable(tag) for tag in document.acl_tags})),
+        language=language,
         passages=passages,
     )
 
@@ -184,6 +199,7 @@ class BatchWriter:
     _sources: dict[str, int] = field(default_factory=dict)
     _new_chunks: list[tuple[Any, ...]] = field(default_factory=list)
     _new_vectors: list[tuple[Any, ...]] = field(default_factory=list)
+    _new_lengths: list[tuple[Any, ...]] = field(default_factory=list)
 
     def write(self, documents: Iterable[Prepared]) -> UpsertCounts:
         """Replace each document whole."""
@@ -193,6 +209,7 @@ class BatchWriter:
             self._write_one(document)
         self.connection.executemany(_INSERT_CHUNK, self._new_chunks)
         self.connection.executemany(_INSERT_VECTOR, self._new_vectors)
+        self.connection.executemany(_INSERT_LENGTH, self._new_lengths)
         write_meta(self.connection, "last_indexed_at", self.now)
         return UpsertCounts(chunks_upserted=self.upserted, chunks_unchanged=self.unchanged)
 
@@ -210,7 +227,7 @@ class BatchWriter:
             self.now,
         )
         held = self.connection.execute(
-            "SELECT id, acl_set FROM document WHERE source = ? AND path = ?",
+            "SELECT id, acl_set, language FROM document WHERE source = ? AND path = ?",
             (document.source, document.path),
         ).fetchone()
         if held is None:
@@ -219,7 +236,8 @@ class BatchWriter:
             self._insert_chunks(int(inserted[0]), document, document.passages, acl_set)
             return
         self.connection.execute(_UPDATE_DOCUMENT, (*values, held[0]))
-        kept = self._replace_chunks(int(held[0]), document, acl_set)
+        renamed = held[1:] != (acl_set, document.language)
+        kept = self._replace_chunks(int(held[0]), document, acl_set, every_term=renamed)
         if held[1] != acl_set:
             self.connection.executemany(_UPDATE_VECTOR_ACL, [(acl_set, i) for i in kept])
 
@@ -230,14 +248,28 @@ class BatchWriter:
         for passage in passages:
             chunk_id = self._next_chunk_id
             self._next_chunk_id += 1
+            terms = term_text(passage.terms, document.language, acl_set)
             self._new_chunks.append(
-                (chunk_id, document_id, *passage.row, passage.row_checksum, passage.vector_checksum)
+                (
+                    chunk_id,
+                    document_id,
+                    *passage.row,
+                    passage.row_checksum,
+                    passage.vector_checksum,
+                    terms,
+                )
             )
             self._new_vectors.append((chunk_id, passage.vector, acl_set, source_id))
+            self._new_lengths.append(_length_row(chunk_id, passage, document, acl_set, terms))
             self.upserted += 1
 
-    def _replace_chunks(self, document_id: int, document: Prepared, acl_set: int) -> list[int]:
-        """Make the passages of a known document what they should be; the ids of the rows kept."""
+    def _replace_chunks(
+        self, document_id: int, document: Prepared, acl_set: int, *, every_term: bool
+    ) -> list[int]:
+        """Make the passages of a known document what they should be; the ids of the rows kept.
+
+        ``every_term``: the marks of the terms changed, so those of unchanged passages did as well.
+        """
         rows = self.connection.execute(
             "SELECT id, content_hash, row_checksum, vector_checksum FROM chunk "
             "WHERE document_id = ? ORDER BY position",
@@ -261,8 +293,23 @@ class BatchWriter:
             )
             if row[3] != passage.vector_checksum:
                 self.connection.execute(_UPDATE_VECTOR, (passage.vector, row[0]))
+        self._replace_terms(pairs if every_term else changed, document, acl_set)
         self._insert_chunks(document_id, document, new, acl_set)
         return [row[0] for row, _ in pairs]
+
+    def _replace_terms(
+        self,
+        pairs: Sequence[tuple[tuple[Any, ...], Passage]],
+        document: Prepared,
+        acl_set: int,
+    ) -> None:
+        for row, passage in pairs:
+            terms = term_text(passage.terms, document.language, acl_set)
+            self.connection.execute(_UPDATE_TERMS, (terms, row[0]))
+            self.connection.execute(_DELETE_LENGTH, (row[0],))
+            self.connection.execute(
+                _INSERT_LENGTH, _length_row(row[0], passage, document, acl_set, terms)
+            )
 
     def _delete_chunk(self, chunk_id: int) -> None:
         self.connection.execute(_DELETE_VECTOR, (chunk_id,))
@@ -277,6 +324,12 @@ class BatchWriter:
         if name not in self._sources:
             self._sources[name] = _intern(self.connection, "source", "name", name)[0]
         return self._sources[name]
+
+
+def _length_row(
+    chunk_id: int, passage: Passage, document: Prepared, acl_set: int, terms: str
+) -> tuple[Any, ...]:
+    return chunk_id, acl_set, document.language, len(passage.terms), checksum(terms.encode())
 
 
 def _pair(

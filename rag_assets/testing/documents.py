@@ -11,6 +11,7 @@ import numpy as np
 
 from rag_assets.acl import EVERYTHING, AclTags
 from rag_assets.embeddings.base import Vectors
+from rag_assets.filters import Filters
 from rag_assets.fingerprints import sha256_hex
 from rag_assets.index.base import IndexedDocument, UpsertCounts, VectorStore
 from rag_assets.models import Chunk, Document, Hit, IndexFingerprint, embedding_text
@@ -35,6 +36,7 @@ def indexed_document(
     title: str | None = None,
     dim: int = DIM,
     url: str | None = None,
+    language: str = "fr",
 ) -> IndexedDocument:
     """A document with one passage for each text, whose vector depends on that text alone."""
     title = path if title is None else title
@@ -66,6 +68,7 @@ def indexed_document(
         acl_tags=tuple(tags),
         metadata={"auteur": "Zoé", "version": "1.10"},
         warnings=("a warning",),
+        language=language,
     )
     vectors = np.array([unit_vector(text, dim) for text in texts], dtype=np.float32)
     return IndexedDocument(document, chunks, vectors.reshape(len(texts), dim))
@@ -75,6 +78,11 @@ def write(store: VectorStore, *items: IndexedDocument, run_id: str = "run-1") ->
     """Upsert under the lease."""
     with store.writing(run_id=run_id, partition="guides", wait_seconds=10):
         return store.upsert_documents(items, run_id=run_id)
+
+
+def by_source(sources: Collection[str] | None) -> Filters:
+    """Filters that let these sources through; None: all."""
+    return Filters(sources=None if sources is None else tuple(sources))
 
 
 def found(hits: Sequence[Hit]) -> list[tuple[str, str, int]]:

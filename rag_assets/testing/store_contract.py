@@ -20,12 +20,14 @@ from rag_assets.errors import (
     IndexLocked,
     VectorStoreError,
 )
+from rag_assets.filters import Filters
 from rag_assets.fingerprints import document_digest
 from rag_assets.index.base import UpsertCounts, VectorStore
 from rag_assets.models import IndexFingerprint, IngestRun, LeftOut
 from rag_assets.testing.documents import (
     DIM,
     FINGERPRINT,
+    by_source,
     found,
     indexed_document,
     nearest_by_hand,
@@ -254,7 +256,7 @@ class VectorStoreContract:
                 store.delete_documents(source, list(store.document_digests(source)))
             store.upsert_documents(items, run_id="r")
         vector = unit_vector(question)
-        hits = store.search(vector, k, acl_tags=tags, sources=sources)
+        hits = store.search(vector, k, acl_tags=tags, filters=by_source(sources))
         assert found(hits) == nearest_by_hand(items, vector, k, tags, sources)
         assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
         for hit in hits:
@@ -344,7 +346,9 @@ class VectorStoreContract:
         with pytest.raises(TypeError):
             store.search(unit_vector("un"), 5, acl_tags="public")
         with pytest.raises(TypeError):
-            store.search(unit_vector("un"), 5, acl_tags=EVERYTHING, sources="guides")
+            store.search(
+                unit_vector("un"), 5, acl_tags=EVERYTHING, filters=Filters(sources="guides")
+            )  # type: ignore[arg-type]
 
     def test_revoked_tag_takes_effect_with_the_write(self, store: VectorStore) -> None:
         """The same passages under other tags: the former caller no longer sees them."""

@@ -19,6 +19,7 @@ from rag_assets.retrieval import Retriever
 from rag_assets.testing.documents import (
     FINGERPRINT,
     assert_nearest,
+    by_source,
     found,
     indexed_document,
     nearest_by_hand,
@@ -62,7 +63,7 @@ def limit_through_join(store: SqliteStore) -> None:
     ]
     write(store, *items)
     for tags in (["g0"], ["g0", "g2"], EVERYTHING):
-        hits = store.search(unit_vector("t 8"), 3, acl_tags=tags, sources=["b"])
+        hits = store.search(unit_vector("t 8"), 3, acl_tags=tags, filters=by_source(["b"]))
         assert found(hits) == nearest_by_hand(items, unit_vector("t 8"), 3, tags, ["b"])
         assert len(hits) == 3
 

@@ -17,6 +17,7 @@ from rag_assets.index.sqlite import SqliteStore
 from rag_assets.testing.documents import (
     FINGERPRINT,
     assert_nearest,
+    by_source,
     found,
     indexed_document,
     unit_vector,
@@ -73,7 +74,7 @@ def test_many_sets_of_tags_filter_before_top_k(
     store, items = large
     question = unit_vector("p 17 3")
     named = [f"doc:{n}" for n in range(0, 600, 1)][:tags]
-    hits = store.search(question, 25, acl_tags=named, sources=sources)
+    hits = store.search(question, 25, acl_tags=named, filters=by_source(sources))
     assert_nearest(hits, items, question, 25, named, sources)
 
 

@@ -5,6 +5,11 @@
 --
 -- Lists and mappings are JSON text. Times are ISO 8601, UTC, whole seconds. Checksums are the first
 -- eight bytes of BLAKE2b as a signed integer.
+--
+-- Full text: chunk.terms is what the analyser made of a passage, each term with the language and the
+-- ACL set of its document behind a tilde (sauvegard~fr3). chunk_text is the inverted index over it,
+-- chunk_term reads its postings, chunk_term_count counts them. Because the ACL set is part of the
+-- term, what a caller may not see is never looked up, let alone counted.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -38,6 +43,7 @@ CREATE TABLE document (
     content_hash    TEXT NOT NULL,
     digest          TEXT NOT NULL,
     modified_at     TEXT,
+    language        TEXT NOT NULL,
     acl_set         INTEGER NOT NULL REFERENCES acl_set (id),
     metadata        TEXT NOT NULL,
     warnings        TEXT NOT NULL,
@@ -64,8 +70,64 @@ CREATE TABLE chunk (
     row_checksum    INTEGER NOT NULL,
     vector_checksum INTEGER NOT NULL,
     content         TEXT NOT NULL,
+    terms           TEXT NOT NULL,
     UNIQUE (document_id, position)
 );
+
+-- How many terms each passage has, in a table narrow enough to stay in memory.
+CREATE TABLE text_length (
+    chunk_id       INTEGER PRIMARY KEY,
+    acl_set        INTEGER NOT NULL,
+    language       TEXT NOT NULL,
+    terms          INTEGER NOT NULL,
+    terms_checksum INTEGER NOT NULL
+);
+
+-- The statistics that text scores rest on, for each set of documents that is seen as a whole.
+CREATE TABLE text_statistics (
+    acl_set  INTEGER NOT NULL,
+    language TEXT NOT NULL,
+    chunks   INTEGER NOT NULL,
+    terms    INTEGER NOT NULL,
+    PRIMARY KEY (acl_set, language)
+) WITHOUT ROWID;
+
+CREATE TRIGGER text_length_inserted AFTER INSERT ON text_length BEGIN
+    INSERT INTO text_statistics VALUES (NEW.acl_set, NEW.language, 1, NEW.terms)
+    ON CONFLICT DO UPDATE SET chunks = chunks + 1, terms = terms + excluded.terms;
+END;
+
+CREATE TRIGGER text_length_deleted AFTER DELETE ON text_length BEGIN
+    UPDATE text_statistics SET chunks = chunks - 1, terms = terms - OLD.terms
+    WHERE acl_set = OLD.acl_set AND language = OLD.language;
+    DELETE FROM text_statistics
+    WHERE acl_set = OLD.acl_set AND language = OLD.language AND chunks = 0;
+END;
+
+CREATE VIRTUAL TABLE chunk_text USING fts5(
+    terms, content = 'chunk', content_rowid = 'id', tokenize = "ascii tokenchars '~_-./@&+#%'"
+);
+
+-- Without it deleted terms stay in the file until their segment is merged.
+INSERT INTO chunk_text (chunk_text, rank) VALUES ('secure-delete', 1);
+
+CREATE VIRTUAL TABLE chunk_term USING fts5vocab(chunk_text, instance);
+
+CREATE VIRTUAL TABLE chunk_term_count USING fts5vocab(chunk_text, row);
+
+CREATE TRIGGER chunk_text_inserted AFTER INSERT ON chunk BEGIN
+    INSERT INTO chunk_text (rowid, terms) VALUES (NEW.id, NEW.terms);
+END;
+
+CREATE TRIGGER chunk_text_deleted AFTER DELETE ON chunk BEGIN
+    INSERT INTO chunk_text (chunk_text, rowid, terms) VALUES ('delete', OLD.id, OLD.terms);
+    DELETE FROM text_length WHERE chunk_id = OLD.id;
+END;
+
+CREATE TRIGGER chunk_text_updated AFTER UPDATE OF terms ON chunk BEGIN
+    INSERT INTO chunk_text (chunk_text, rowid, terms) VALUES ('delete', OLD.id, OLD.terms);
+    INSERT INTO chunk_text (rowid, terms) VALUES (NEW.id, NEW.terms);
+END;
 
 CREATE TABLE left_out (
     source    TEXT NOT NULL,
