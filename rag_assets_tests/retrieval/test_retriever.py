@@ -15,13 +15,16 @@ from rag_assets.errors import (
     DimensionMismatch,
     FingerprintMismatch,
     IndexMissing,
+    InvalidQuery,
     RagError,
     Unavailable,
 )
 from rag_assets.index.generations import IndexDirectory
 from rag_assets.index.live import LiveStore
+from rag_assets.index.sqlite import SqliteStore
 from rag_assets.models import IndexFingerprint
 from rag_assets.retrieval import Retriever
+from rag_assets.retrieval.retriever import MODES
 from rag_assets.testing.documents import indexed_document, write
 from rag_assets.testing.embedders import StubEmbedder
 
@@ -93,7 +96,7 @@ def test_no_tags_or_no_sources_call_nobody() -> None:
     embedder = StubEmbedder()
     retriever = Retriever(_must_not_be_called, embedder)
     assert retriever.retrieve("x", acl_tags=[]) == []
-    assert retriever.retrieve("x", acl_tags=EVERYTHING, sources=[]) == []
+    assert retriever.retrieve("x", acl_tags=EVERYTHING, filters={"source": []}) == []
     assert embedder.calls == 0
 
 
@@ -110,33 +113,170 @@ def test_k_defaults_to_the_setting(directory: IndexDirectory, embedder: StubEmbe
         Retriever(LiveStore(directory), embedder, default_k=0)
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "text", "", "VECTOR"])
+@pytest.mark.parametrize("mode", ["bm25", "", "VECTOR"])
 def test_unknown_mode_names_those_that_are_known(retriever: Retriever, mode: str) -> None:
     """Even for a question that would find nothing."""
-    with pytest.raises(ConfigurationError, match="vector"):
+    with pytest.raises(InvalidQuery, match="hybrid, vector, text"):
         retriever.retrieve("", acl_tags=EVERYTHING, mode=mode)
 
 
-def test_one_str_is_refused_as_tags_or_sources(retriever: Retriever) -> None:
+def test_one_str_is_refused_as_tags_or_questions(retriever: Retriever) -> None:
     """It would be read letter by letter."""
     with pytest.raises(TypeError):
         retriever.retrieve("x", acl_tags="public")
     with pytest.raises(TypeError):
-        retriever.retrieve("x", acl_tags=EVERYTHING, sources="guides")
+        retriever.retrieve_many("x", acl_tags=EVERYTHING)
 
 
-def test_sources_limit_the_answer(retriever: Retriever) -> None:
-    """Unknown sources find nothing."""
-    assert len(retriever.retrieve("x", acl_tags=EVERYTHING, sources=["guides"])) == 3
-    assert retriever.retrieve("x", acl_tags=EVERYTHING, sources=["wiki"]) == []
+@pytest.mark.parametrize("mode", MODES)
+def test_filters_limit_the_answer(retriever: Retriever, mode: str) -> None:
+    """Unknown sources find nothing; an unknown filter is named."""
+
+    def count(**filters: object) -> int:
+        return len(retriever.retrieve(" ".join(TEXTS), acl_tags=EVERYTHING, mode=mode,
+                                      filters=filters))  # fmt: skip
+
+    assert count(source=["guides"]) == count(source="guides") == 3
+    assert count(source=["wiki"]) == 0
+    assert count(path="*.md", modified_after="2026-03-01", modified_before="2026-03-02") == 3
+    assert count(metadata={"auteur": "Zoé"}, language="fr-FR") == 3
+    assert count(metadata={"auteur": "zoé"}) == count(language="en") == 0
+    with pytest.raises(InvalidQuery, match="'couleur'"):
+        count(couleur="bleu")
 
 
-@pytest.mark.parametrize(
-    "query", ['"', "NEAR(", "l'été", "C++", "50%", "a\0b", "\ud800", "x" * 10**6]
-)
-def test_any_text_is_a_question(retriever: Retriever, query: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_the_score_says_what_it_is(retriever: Retriever, mode: str) -> None:
+    """Each mode ranks by its own score and fills the scores it knows."""
+    hit = retriever.retrieve(TEXTS[0], 1, acl_tags=["public"], mode=mode)[0]
+    assert hit.content == TEXTS[0]
+    assert hit.score_kind == mode
+    known = {"vector": hit.vector_score, "text": hit.text_score}
+    for leg, score in known.items():
+        assert (score is not None) == (mode in ("hybrid", leg))
+    assert hit.score == known.get(mode, hit.score)
+    assert (hit.vector_rank, hit.text_rank) == (
+        1 if mode != "text" else None,
+        1 if mode != "vector" else None,
+    )
+
+
+def test_text_mode_needs_no_embedder(directory: IndexDirectory) -> None:
+    """Words are searched while the model is down."""
+
+    def fail(texts: object) -> None:
+        raise Unavailable("the embedder does not answer")
+
+    retriever = Retriever(LiveStore(directory), StubEmbedder(before=fail))
+    hits = retriever.retrieve(TEXTS[1], acl_tags=["public"], mode="text")
+    assert hits[0].content == TEXTS[1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_many_questions_are_answered_as_one_by_one(directory: IndexDirectory, mode: str) -> None:
+    """In one call to the embedder; blank ones are empty, repeated ones the same."""
+    embedder = StubEmbedder()
+    retriever = Retriever(LiveStore(directory), embedder)
+    questions = [TEXTS[2], "", TEXTS[0], " \t", TEXTS[2], "introuvable"]
+    many = retriever.retrieve_many(questions, 2, acl_tags=["public"], mode=mode)
+    assert embedder.calls == (mode != "text")
+    one_by_one = [retriever.retrieve(q, 2, acl_tags=["public"], mode=mode) for q in questions]
+    assert many == one_by_one
+    assert retriever.retrieve_many([], acl_tags=EVERYTHING) == []
+
+
+def test_neighbours_stand_around_the_hit(tmp_path: Path, embedder: StubEmbedder) -> None:
+    """In reading order, under the caller's tags, and none once the document has changed."""
+    store = SqliteStore(tmp_path / "index.sqlite")
+    store.initialize(IndexFingerprint(embedder.fingerprint, 32, "c"))
+    texts = [f"partie {n}" for n in range(5)]
+    write(store, indexed_document("a.md", texts, tags=("public", "x"), dim=32))
+    retriever = Retriever(store, embedder)
+    hit = retriever.retrieve("partie 2", 1, acl_tags=["x"], mode="text")[0]
+    assert hit.position == 2
+
+    def around(**wanted: int) -> list[int]:
+        hits = retriever.neighbours(hit, acl_tags=["x"], **wanted)
+        assert [one.rank for one in hits] == list(range(1, len(hits) + 1))
+        assert {one.score_kind for one in hits} <= {"neighbour"}
+        return [one.position for one in hits]
+
+    assert around() == [1, 3]
+    assert around(before=9, after=9) == [0, 1, 3, 4]
+    assert around(before=0, after=-1) == []
+    merged = retriever.retrieve("partie 1 2 3", 5, acl_tags=["x"], mode="text", merge=True)[0]
+    assert (merged.position, merged.start_line, merged.end_line) == (0, 1, 10)
+    assert retriever.neighbours(merged, acl_tags=["x"]) == []
+    assert retriever.neighbours(hit, acl_tags=["y"]) == retriever.neighbours(hit, acl_tags=[]) == []
+    write(store, indexed_document("a.md", ["autre", *texts], tags=("x",), dim=32))
+    assert around() == []
+
+
+def test_async_twins_give_the_same_and_do_not_block(retriever: Retriever) -> None:
+    """They run in worker threads: the loop goes on while a question is being answered."""
+    import anyio
+
+    async def ask() -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await anyio.sleep(0)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tick)
+            hits = await retriever.aretrieve(TEXTS[0], 2, acl_tags=["public"])
+            many = await retriever.aretrieve_many([TEXTS[0]], 2, acl_tags=["public"])
+            around = await retriever.aneighbours(hits[0], acl_tags=["public"])
+            found = await retriever.adocument("guides", hits[0].path, acl_tags=["public"])
+            tasks.cancel_scope.cancel()
+        assert many == [hits] == [retriever.retrieve(TEXTS[0], 2, acl_tags=["public"])]
+        assert around == retriever.neighbours(hits[0], acl_tags=["public"])
+        assert found == retriever.document("guides", hits[0].path, acl_tags=["public"])
+        assert ticks > 4
+
+    anyio.run(ask)
+
+
+def test_documents_and_counts_are_those_of_the_caller(
+    tmp_path: Path, embedder: StubEmbedder
+) -> None:
+    """A hidden document looks like one that is not there, and is not counted."""
+    store = SqliteStore(tmp_path / "index.sqlite")
+    store.initialize(IndexFingerprint(embedder.fingerprint, 32, "c"))
+    write(
+        store,
+        indexed_document("a.md", ["un", "deux"], dim=32),
+        indexed_document("b.md", ["trois"], tags=("service:rh",), source="rh", dim=32),
+    )
+    retriever = Retriever(store, embedder)
+    assert retriever.document("rh", "b.md", acl_tags=["public"]) is None
+    assert retriever.document("rh", "b.md", acl_tags=[]) is None
+    seen = retriever.document("rh", "b.md", acl_tags=["service:rh"])
+    assert seen is not None
+    assert [chunk.content for chunk in seen.chunks] == ["trois"]
+    stats = retriever.stats(acl_tags=["public"])
+    assert (stats.documents, stats.chunks, stats.vectors, stats.size_bytes) == (1, 2, 2, 0)
+    assert set(stats.sources) == {"guides"}
+    assert retriever.stats(acl_tags=EVERYTHING).chunks == 3
+    assert retriever.stats(acl_tags=[]).documents == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("query", ['"', "NEAR(", "l'été", "C++", "50%", "a\0b", "\ud800", "*"])
+def test_any_text_is_a_question(retriever: Retriever, query: str, mode: str) -> None:
     """No character of a question means anything to the index."""
-    assert len(retriever.retrieve(query, acl_tags=EVERYTHING)) == 3
+    found = len(retriever.retrieve(query, acl_tags=EVERYTHING, mode=mode))
+    assert found == (0 if mode == "text" else 3)
+
+
+def test_a_question_of_a_book_is_refused(retriever: Retriever) -> None:
+    """Reading it would take minutes; the message names the setting."""
+    with pytest.raises(InvalidQuery, match=r"retrieval\.max_query_characters"):
+        retriever.retrieve("x" * 8001, acl_tags=EVERYTHING)
+    assert len(retriever.retrieve("x" * 8000, acl_tags=EVERYTHING)) == 3
 
 
 def test_missing_index_is_named_and_found_later(tmp_path: Path, embedder: StubEmbedder) -> None:
