@@ -1,4 +1,4 @@
-"""Build what the configuration names: sources, chunker, embedder, index, retriever.
+"""Build what the configuration names: sources, chunker, embedder, index, reranker, retriever.
 
 Each can be a class of the integrator's own (``package.module:Class``), called with the ``options``
 of its section as keyword arguments, or an object that ``replacing`` puts in its place. Heavy
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rag_assets.embeddings.base import Embedder
     from rag_assets.index.base import VectorStore
     from rag_assets.retrieval import Retriever
+    from rag_assets.retrieval.reranking import Reranker
     from rag_assets.sources.base import Source
 
 
@@ -92,7 +93,7 @@ def build_source(config: Config, partition: Partition) -> Source:
         settings.root,
         excluded_paths=settings.excluded_paths,
         included_paths=settings.included_paths,
-        acl_tags=settings.acl.default,
+        acl=settings.acl.to_rules(),
         url_template=settings.url,
         max_file_bytes=settings.max_file_bytes,
         skip_directories=(config.data_dir,),
@@ -118,7 +119,7 @@ def source_fingerprint(config: Config, partition: Partition) -> str:
     settings = config.source(partition.source)
     return fingerprint(
         SOURCES_VERSION,
-        settings.model_dump(mode="json", exclude={"shards", "max_removed_fraction"}),
+        settings.model_dump(mode="json", exclude={"shards", "max_removed_fraction", "language"}),
         partition.shard_index,
         partition.shard_count,
     )
@@ -192,6 +193,35 @@ def build_embedder(config: Config) -> Embedder:
         )
     built: Embedder = _construct(
         config, settings.backend, settings.options, "Embedder", "embedding.backend"
+    )
+    return built
+
+
+def build_reranker(config: Config) -> Reranker | None:
+    """The configured reranker, or None without one; nothing is called yet.
+
+    Raises:
+        ConfigurationError: a class of the user's own cannot be built, or a setting is wrong.
+    """
+    settings = config.retrieval.reranker
+    if settings is None:
+        return None
+    if settings.backend == "http":
+        from rag_assets.retrieval.reranking import HttpReranker
+
+        assert settings.url is not None  # the model requires it for this backend
+        return HttpReranker(
+            settings.url,
+            model=settings.model,
+            batch_size=settings.batch_size,
+            timeout_seconds=settings.timeout_seconds,
+            connect_timeout_seconds=settings.connect_timeout_seconds,
+            deadline_seconds=settings.deadline_seconds,
+            retries=settings.retries,
+            ca_file=settings.ca_file,
+        )
+    built: Reranker = _construct(
+        config, settings.backend, settings.options, "Reranker", "retrieval.reranker.backend"
     )
     return built
 
@@ -270,10 +300,21 @@ def build_retriever(config: str | os.PathLike[str] | Config | None = None) -> Re
     """
     from rag_assets.config import load_config
     from rag_assets.retrieval import Retriever
+    from rag_assets.retrieval.fusion import Fusion
 
     loaded = load_config(config)
+    settings = loaded.retrieval
     return Retriever(
-        lambda: open_reader(loaded), build_embedder(loaded), default_k=loaded.retrieval.k
+        lambda: open_reader(loaded),
+        build_embedder(loaded),
+        default_k=settings.k,
+        mode=settings.mode,
+        deduplicate=settings.deduplicate,
+        merge=settings.merge,
+        max_query_characters=settings.max_query_characters,
+        fusion=Fusion(settings.text_weight),
+        reranker=build_reranker(loaded),
+        rerank_candidates=settings.reranker.candidates if settings.reranker else 0,
     )
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import yaml
 from pydantic import (
@@ -20,7 +20,10 @@ from pydantic import (
     model_validator,
 )
 
+from rag_assets.acl import AclRule, AclRules
+from rag_assets.analysis.languages import primary_subtag
 from rag_assets.errors import ConfigurationError
+from rag_assets.path_globs import compile_paths
 from rag_assets.project import CONFIG_NAME, SOURCE_NAME, config_path
 
 __all__ = ["Config", "Partition", "SourceSettings", "find_config", "load_config"]
@@ -67,15 +70,66 @@ def _tag(value: str) -> str:
     return value
 
 
+def _host_name(value: str) -> str:
+    if not re.fullmatch(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\]", value):
+        raise ValueError(
+            f"{value!r} is not a host name; write it without scheme and port, such as "
+            "search.example.org"
+        )
+    return value.lower()
+
+
+def _origin(value: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/*@?#]+", value):
+        raise ValueError(f"{value!r} is not an origin; write it like https://chat.example.org")
+    return value
+
+
+def _path_pattern(value: str) -> str:
+    compile_paths([_relative_path(value)])
+    return value
+
+
+def _language(value: str) -> str:
+    if not (language := primary_subtag(value)):
+        raise ValueError(f"{value!r} is not a language; write its code, such as fr or fr-FR")
+    return language
+
+
 RelativePath = Annotated[str, AfterValidator(_relative_path)]
+Language = Annotated[str, AfterValidator(_language)]
+PathPattern = Annotated[str, AfterValidator(_path_pattern)]
 AclTag = Annotated[str, AfterValidator(_tag)]
+HostName = Annotated[str, AfterValidator(_host_name)]
+Origin = Annotated[str, AfterValidator(_origin)]
+
+
+class AclRuleSettings(_Strict):
+    """Tags for some of the documents of a source, in place of its default."""
+
+    paths: tuple[PathPattern, ...] = Field(min_length=1)
+    """One or several: prefixes (``hr``) or globs (``hr/**``), from the root of the source."""
+    tags: tuple[AclTag, ...]
+    """One or several; an empty list: visible to nobody."""
+
+    @field_validator("paths", "tags", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
 
 
 class AclSettings(_Strict):
-    """Who may see the documents of a source."""
+    """Who may see the documents of a source; front matter can only narrow it."""
 
     default: tuple[AclTag, ...] = ()
-    """Tags of every document of the source; empty: its documents are visible to nobody."""
+    """Tags of the documents that no rule matches; empty: they are visible to nobody."""
+    rules: tuple[AclRuleSettings, ...] = ()
+    """Of several that match a document only what all of them grant remains."""
+
+    def to_rules(self) -> AclRules:
+        """What gives each path its tags; a source of your own calls ``tags_for(path)`` on it."""
+        rules = tuple(AclRule(rule.paths, rule.tags) for rule in self.rules)
+        return AclRules(self.default, rules)
 
 
 class SourceSettings(_Strict):
@@ -92,6 +146,9 @@ class SourceSettings(_Strict):
     acl: AclSettings = AclSettings()
     url: str | None = None
     """Template of citation URLs: ``https://docs.example.org/{path}``; {source} is known too."""
+    language: Language | None = None
+    """What its documents are written in (``fr``), unless their front matter says otherwise; by
+    default found out for each document. Kept as the primary subtag."""
     max_file_bytes: int = Field(default=10_000_000, ge=1)
     max_removed_fraction: float = Field(default=0.5, ge=0.0, le=1.0)
     options: Mapping[str, Any] = Field(default_factory=dict)
@@ -227,10 +284,70 @@ class IndexSettings(_Strict):
         return value
 
 
+class RerankerSettings(_Strict):
+    """A model that reads question and passage together and puts the best candidates in order."""
+
+    backend: str = "http"
+    """``http``: a server with TEI's POST /rerank, or ``package.module:Class`` for a ``Reranker`` of
+    your own."""
+    url: str | None = None
+    model: str | None = None
+    """``http``: sent along, for servers that hold several models."""
+    candidates: int = Field(default=50, ge=1, le=1000)
+    """How many passages are found for the reranker to choose from; never fewer than k."""
+    batch_size: int = Field(default=32, ge=1, le=1000)
+    """``http``: passages in one request; 32 is what a TEI server takes unless told otherwise."""
+    timeout_seconds: float = Field(default=10.0, gt=0)
+    connect_timeout_seconds: float = Field(default=5.0, gt=0)
+    deadline_seconds: float = Field(default=30.0, gt=0)
+    """One request, first byte to last."""
+    retries: int = Field(default=2, ge=0, le=20)
+    ca_file: Path | None = None
+    """``http``: certificates of a private authority (PEM), relative to the file."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Keyword arguments for a ``Reranker`` class of your own."""
+
+    @field_validator("timeout_seconds", "connect_timeout_seconds", "deadline_seconds",
+                     mode="before")  # fmt: skip
+    @classmethod
+    def _number(cls, value: object) -> object:
+        return float(value) if type(value) is int else value
+
+    @field_validator("ca_file", mode="before")
+    @classmethod
+    def _ca_file(cls, value: object) -> object:
+        return Path(value) if isinstance(value, str) and value.strip() else value
+
+    @field_validator("backend")
+    @classmethod
+    def _backend(cls, value: str) -> str:
+        if value != "http" and not IMPORT_PATH.match(value):
+            raise ValueError(f"{value!r} is unknown; use 'http' or 'package.module:Class'")
+        return value
+
+    @model_validator(mode="after")
+    def _needs_url(self) -> RerankerSettings:
+        if self.backend == "http" and not (self.url or "").startswith(("http://", "https://")):
+            raise ValueError("url is missing: where the reranking server listens (http://...)")
+        return self
+
+
 class RetrievalSettings(_Strict):
     """Defaults of a search."""
 
     k: int = Field(default=10, ge=1, le=4096)
+    mode: Literal["hybrid", "vector", "text"] = "hybrid"
+    """By meaning and words, by meaning alone, or by words alone."""
+    deduplicate: bool = False
+    """Leave out near copies of a better passage."""
+    merge: bool = False
+    """Join adjacent passages of one section into one."""
+    text_weight: float = Field(default=0.35, ge=0.0, le=100.0)
+    """``hybrid``: what a passage gains that holds all words of the question, in units of cosine.
+    The default suits e5 models, whose cosines lie close together; others may need more."""
+    max_query_characters: int = Field(default=8000, ge=1)
+    """A longer question is refused."""
+    reranker: RerankerSettings | None = None
 
 
 class AutomationSettings(_Strict):
@@ -238,6 +355,10 @@ class AutomationSettings(_Strict):
 
     look_every_seconds: int = Field(default=60, ge=5)
     reconcile_cron: str = "0 3 * * *"
+    text_samples: bool = False
+    """Show passages, headings and warnings of public documents in Dagster's metadata. They stay
+    in Dagster's event history when the document is deleted or restricted later; without it only
+    paths, lines and counts are shown."""
 
     @field_validator("reconcile_cron")
     @classmethod
@@ -251,6 +372,43 @@ class AutomationSettings(_Strict):
             if wrong or any(not low <= number <= high for number in numbers):
                 raise ValueError(f"{value!r} is not a cron schedule: {field!r} is not understood")
         return value
+
+
+class ServiceSettings(_Strict):
+    """The HTTP search service: where it listens, to whom it answers, how much it takes."""
+
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Beyond loopback it starts only when there is a token."""
+    port: int = Field(default=8000, ge=0, le=65535)
+    """0 takes any free one."""
+    allowed_hosts: tuple[HostName, ...] = ()
+    """Names it answers to beside loopback and ``host``, without port; ``*.example.org`` for all
+    below. Others are refused, so that no web page can reach it through a name of its own."""
+    allowed_origins: tuple[Origin, ...] = ()
+    """Web pages of other origins (``https://chat.example.org``) that may call it from a browser."""
+    rate_per_minute: int = Field(default=120, ge=1)
+    """Requests of one token."""
+    max_body_bytes: int = Field(default=65_536, ge=1_024)
+    timeout_seconds: float = Field(default=30.0, gt=0)
+    """For a request's body to arrive, and then for the answer to be made."""
+    concurrency: int = Field(default=4, ge=1, le=64)
+    """Searches at once; more wait."""
+    max_k: int = Field(default=100, ge=1, le=4096)
+    """The most passages one request may ask for."""
+    dagster_url: str | None = None
+    """Where people open Dagster (``http://127.0.0.1:3000``), for links to runs."""
+
+    @field_validator("timeout_seconds", mode="before")
+    @classmethod
+    def _number(cls, value: object) -> object:
+        return float(value) if type(value) is int else value
+
+    @field_validator("dagster_url")
+    @classmethod
+    def _dagster_url(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"https?://[^\s\"'<>]+", value):
+            raise ValueError(f"{value!r} is not an address such as http://127.0.0.1:3000")
+        return value.rstrip("/") if value else value
 
 
 class Partition(_Strict):
@@ -272,6 +430,7 @@ class Config(_Strict):
     index: IndexSettings = IndexSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
     automation: AutomationSettings = AutomationSettings()
+    service: ServiceSettings = ServiceSettings()
 
     _path: Path = PrivateAttr(default=Path(CONFIG_NAME))
     _positions: dict[tuple[str | int, ...], Position] = PrivateAttr(default_factory=dict)
@@ -376,6 +535,7 @@ def load_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
         update={
             "data_dir": _absolute(base, config.data_dir),
             "embedding": _with_absolute_ca_file(base, config.embedding),
+            "retrieval": _with_absolute_reranker(base, config.retrieval),
             "sources": tuple(
                 s.model_copy(update={"root": _absolute(base, s.root)}) if s.root else s
                 for s in config.sources
@@ -387,10 +547,20 @@ def load_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
     return resolved
 
 
-def _with_absolute_ca_file(base: Path, settings: EmbeddingSettings) -> EmbeddingSettings:
+_WithCaFile = TypeVar("_WithCaFile", EmbeddingSettings, RerankerSettings)
+
+
+def _with_absolute_ca_file(base: Path, settings: _WithCaFile) -> _WithCaFile:
     if settings.ca_file is None:
         return settings
     return settings.model_copy(update={"ca_file": _absolute(base, settings.ca_file)})
+
+
+def _with_absolute_reranker(base: Path, settings: RetrievalSettings) -> RetrievalSettings:
+    if settings.reranker is None:
+        return settings
+    reranker = _with_absolute_ca_file(base, settings.reranker)
+    return settings.model_copy(update={"reranker": reranker})
 
 
 def _absolute(base: Path, path: Path) -> Path:

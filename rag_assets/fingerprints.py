@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from rag_assets.models import Chunk, Document
 
-SOURCES_VERSION: Final = "1"
+SOURCES_VERSION: Final = "2"
 """Raise when governance or the listing would leave in or out other files."""
-DOCUMENTS_VERSION: Final = "1"
+DOCUMENTS_VERSION: Final = "2"
 """Raise when parsing would give another document."""
 CHUNKING_VERSION: Final = "1"
 """Raise when chunking would give other chunks."""
-INDEX_VERSION: Final = "1"
+INDEX_VERSION: Final = "2"
 """Raise when the index would hold other rows for the same chunks and vectors."""
 
 
@@ -49,6 +49,7 @@ def document_digest(document: Document, chunks: Sequence[Chunk]) -> str:
         document.content_hash,
         list(document.acl_tags),
         sorted(document.metadata.items()),
+        document.language,
     ]
     rows = [
         [c.position, c.content_hash, list(c.heading_path), c.anchor, c.start_line, c.end_line]

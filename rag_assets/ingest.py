@@ -271,7 +271,7 @@ def _plan(
         listed, _ = pipeline.list_files(partition, before, options)
     up_to_date = recorded is not None and pipeline.holds(partition, recorded, listed.data_version)
     parsed = pipeline.parsed_documents(
-        listed.table, files.read_or_none("parsed_documents", key), options
+        partition, listed.table, files.read_or_none("parsed_documents", key), options
     )
     chunked = pipeline.chunks(parsed.table, files.read_or_none("chunks", key), options)
     hashes = set(chunked.table["content_hash"].to_pylist())

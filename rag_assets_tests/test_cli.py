@@ -77,8 +77,9 @@ def test_search_json_has_the_documented_shape(indexed):
     assert (value["query"], value["mode"]) == ("Install the client", "vector")
     [hit] = value["hits"]
     assert list(hit) == [
-        "rank", "score", "vector_score", "source", "path", "title", "section", "heading_path",
-        "anchor", "url", "start_line", "end_line", "position", "content",
+        "rank", "score", "score_kind", "vector_score", "text_score", "source", "path", "title",
+        "section", "heading_path", "anchor", "url", "citation", "start_line", "end_line",
+        "position", "language", "modified_at", "content",
     ]  # fmt: skip
     assert hit["path"] == "vpn.md"
     assert hit["title"] == "VPN"

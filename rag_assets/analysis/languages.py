@@ -20,8 +20,8 @@ MINIMUM_LETTERS: Final = 3
 MINIMUM_CONFIDENCE: Final = 0.6
 """Share of belief that the best language must have; in doubt nothing is said.
 
-On 12,912 texts (documentation trees in twelve languages, passages, questions) no answer from here
-on was wrong and 98.8 % had one; at 0.4, six questions were called Italian, Catalan or English.
+On 12,900 texts (documentation trees in twelve languages, passages, questions) no answer from here
+on was wrong and 99.5 % had one; at 0.4, three French questions were called Catalan or Italian.
 """
 
 _UNSTEMMED: Final = (

@@ -22,6 +22,8 @@ COMMANDS: Final = {
         "verify",
         "Check the index and its assets.",
     ),
+    "serve": ("rag_assets.cli.serve", "serve", "Answer searches over HTTP."),
+    "token": ("rag_assets.cli.token", "token", "Make and remove the tokens of the HTTP service."),
 }
 """Name -> module, attribute, help line. Nothing is imported to show the list."""
 

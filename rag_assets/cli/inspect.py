@@ -67,7 +67,7 @@ def _stats(config: Config) -> dict[str, Any]:
             "are refused; run `rag-assets ingest --full`, or put the setting back"
         )
     for source in config.sources:
-        if not source.acl.default and source.kind == "markdown":
+        if source.kind == "markdown" and not (source.acl.default or source.acl.rules):
             warnings.append(
                 f"source {source.name!r} has no acl.default: callers with tags see none of it"
             )
@@ -186,6 +186,7 @@ def _inside(config: Config, source: str, path: str) -> str | None:
 
 
 def _explain(config: Config, source: str, path: str) -> dict[str, Any]:
+    from rag_assets.cli.acl_origin import acl_origin
     from rag_assets.components import build_source
 
     partition = config.partitions([source])[0]
@@ -194,7 +195,11 @@ def _explain(config: Config, source: str, path: str) -> dict[str, Any]:
     value: dict[str, Any] = {"status": "absent", "source": source, "path": path, "warnings": []}
     if known is not None and known.document is not None:
         value.update(_indexed_json(known))
+        origin = acl_origin(config, known.document)
+        value["acl_decided_by"] = list(origin.decided_by)
         value["warnings"] += known.document.warnings
+        if origin.pending is not None:
+            value["warnings"].append(origin.pending)
         if rule is not None:
             value["warnings"].append(f"the next ingest removes it: {rule.reason} {rule.rule}")
         elif not _exists(config, source, path):
@@ -269,7 +274,8 @@ def _show_explanation(value: Mapping[str, Any]) -> None:
     if value["status"] == "indexed":
         click.echo(f"  title: {printable(value['title'])}")
         click.echo(f"  content hash: {value['content_hash']}")
-        click.echo(f"  ACL tags: {', '.join(value['acl_tags']) or 'none (visible to nobody)'}")
+        tags = ", ".join(value["acl_tags"]) or "none (visible to nobody)"
+        click.echo(f"  ACL tags: {tags}; by {printable(', then '.join(value['acl_decided_by']))}")
         click.echo(f"  run {value['run_id']} at {value['indexed_at']}")
         for chunk in value["chunks"]:
             where = f"lines {chunk['start_line']}-{chunk['end_line']}"

@@ -55,13 +55,14 @@ def code_versions(config: Config) -> dict[str, str]:
     sources = fingerprint(
         SOURCES_VERSION,
         [
-            s.model_dump(mode="json", exclude={"shards", "max_removed_fraction"})
+            s.model_dump(mode="json", exclude={"shards", "max_removed_fraction", "language"})
             for s in config.sources
         ],
     )
-    documents = fingerprint(DOCUMENTS_VERSION)
+    languages = [(s.name, s.language) for s in config.sources]
+    documents = fingerprint(DOCUMENTS_VERSION, languages)
     chunking = fingerprint(
-        documents,
+        DOCUMENTS_VERSION,
         CHUNKING_VERSION,
         config.chunk.model_dump(mode="json"),
         config.embedding.max_tokens,
@@ -75,5 +76,5 @@ def code_versions(config: Config) -> dict[str, str]:
         "parsed_documents": documents,
         "chunks": chunking,
         "embeddings": model,
-        "vector_index": fingerprint(INDEX_VERSION, chunking, model),
+        "vector_index": fingerprint(INDEX_VERSION, documents, chunking, model),
     }

@@ -7,11 +7,14 @@ import pyarrow as pa
 
 from rag_assets.defs.options import partition_asset, when_data_changed
 from rag_assets.defs.running import StepRun, counts_metadata, step_run
+from rag_assets.models import PUBLIC
 from rag_assets.pipeline import tables
 from rag_assets.resources import PipelineResource
 
 SAMPLE_CHUNKS = 3
 SAMPLE_CHARACTERS = 600
+CITATIONS = 20
+"""Passages listed in the metadata of a run."""
 
 
 def build(partitions: dg.PartitionsDefinition[str], code_version: str) -> dg.AssetsDefinition:
@@ -39,21 +42,32 @@ def build(partitions: dg.PartitionsDefinition[str], code_version: str) -> dg.Ass
                     **counts_metadata(result.counts),
                     "seconds": round(seconds, 3),
                     "documents_per_second": round(result.counts["documents_chunked"] / seconds, 1),
-                    "sample": dg.MetadataValue.md(_sample(run, parsed_documents, result.table)),
+                    "passages": _citations(result.table),
+                    **_sample(run, parsed_documents, result.table),
                 },
             )
 
     return chunks
 
 
-def _sample(run: StepRun, parsed: pa.Table, chunked: pa.Table) -> str:
-    """The first passages of documents that everybody may read."""
-    if not run.is_public:
-        return "No sample: the source is not public."
+def _citations(chunked: pa.Table) -> dg.TableMetadataValue:
+    """Where the first passages stand. No anchors: they are made of headings, which are text."""
+    names = ("path", "start_line", "end_line", "tokens")
+    rows = chunked.slice(0, CITATIONS).select(names).to_pylist()
+    return dg.MetadataValue.table(
+        [dg.TableRecord(row) for row in rows],
+        schema=dg.TableSchema([dg.TableColumn(name) for name in names]),
+    )
+
+
+def _sample(run: StepRun, parsed: pa.Table, chunked: pa.Table) -> dict[str, dg.MetadataValue]:
+    """The first passages of documents that everybody may read, where text may be shown at all."""
+    if not run.shows_text:
+        return {}
     public = {
         document.path
         for document in tables.documents(parsed, with_body=False)
-        if "public" in document.acl_tags
+        if PUBLIC in document.acl_tags
     }
     shown = []
     for chunk in tables.chunks(chunked.slice(0, 200)):
@@ -63,4 +77,4 @@ def _sample(run: StepRun, parsed: pa.Table, chunked: pa.Table) -> str:
             shown.append(f"**{where}** ({chunk.tokens} tokens)\n\n> {quoted}")
         if len(shown) == SAMPLE_CHUNKS:
             break
-    return "\n\n---\n\n".join(shown) or "No public document."
+    return {"sample": dg.MetadataValue.md("\n\n---\n\n".join(shown) or "No public document.")}

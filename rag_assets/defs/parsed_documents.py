@@ -29,7 +29,9 @@ def build(partitions: dg.PartitionsDefinition[str], code_version: str) -> dg.Ass
     ) -> dg.MaterializeResult[pa.Table]:
         began = time.monotonic()
         with step_run(context, pipeline) as run:
-            result = run.pipeline.parsed_documents(source_files, run.previous, run.options)
+            result = run.pipeline.parsed_documents(
+                run.partition, source_files, run.previous, run.options
+            )
             seconds = max(time.monotonic() - began, 1e-9)
             return run.output(
                 result,
@@ -37,7 +39,7 @@ def build(partitions: dg.PartitionsDefinition[str], code_version: str) -> dg.Ass
                     **counts_metadata(result.counts),
                     "seconds": round(seconds, 3),
                     "documents_per_second": round(result.counts["parsed"] / seconds, 1),
-                    "warnings": dg.MetadataValue.md(_warnings(result.table)),
+                    **_warnings(result.table, with_text=run.shows_text),
                     **left_out_metadata(result.table),
                 },
             )
@@ -45,13 +47,22 @@ def build(partitions: dg.PartitionsDefinition[str], code_version: str) -> dg.Ass
     return parsed_documents
 
 
-def _warnings(table: pa.Table, most: int = 50) -> str:
-    """Warnings of public documents, as they may quote them."""
+def _warnings(table: pa.Table, *, with_text: bool, most: int = 50) -> dict[str, dg.MetadataValue]:
+    """How many, and in which documents; their words, which may quote a document, of public ones."""
+    warned = [d for d in tables.documents(table, with_body=False) if d.warnings]
+    rows = [dg.TableRecord({"path": d.path, "warnings": len(d.warnings)}) for d in warned[:most]]
+    columns = [dg.TableColumn("path"), dg.TableColumn("warnings", "int")]
+    found: dict[str, dg.MetadataValue] = {
+        "warnings": dg.MetadataValue.int(sum(len(d.warnings) for d in warned)),
+        "warned_documents": dg.MetadataValue.table(rows, schema=dg.TableSchema(columns)),
+    }
     lines = [
         f"- `{document.path}`: {warning.removeprefix(document.path + ': ')}"
-        for document in tables.documents(table, with_body=False)
-        if PUBLIC in document.acl_tags
+        for document in warned
+        if with_text and PUBLIC in document.acl_tags
         for warning in document.warnings
     ]
-    more = f"\n\n({len(lines) - most} more)" if len(lines) > most else ""
-    return "\n".join(lines[:most]) + more if lines else "none"
+    if lines:
+        more = f"\n\n({len(lines) - most} more)" if len(lines) > most else ""
+        found["warning_texts"] = dg.MetadataValue.md("\n".join(lines[:most]) + more)
+    return found

@@ -57,9 +57,9 @@ class StepRun:
             return None
 
     @property
-    def is_public(self) -> bool:
-        """Whether samples of text may be shown in metadata: only of public sources."""
-        return "public" in self.pipeline.config.source(self.partition.source).acl.default
+    def shows_text(self) -> bool:
+        """Whether text of public documents may be shown: it stays in Dagster's event history."""
+        return self.pipeline.config.automation.text_samples
 
     def output(
         self, result: StepResult, metadata: Mapping[str, Any]

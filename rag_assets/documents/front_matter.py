@@ -143,7 +143,7 @@ def _acl_tags(entries: Sequence[Entry]) -> tuple[str, ...] | None:
         raise AclUnreadable(entry.line + 1, "the `acl` key is there more than once. Keep one")
     if entry.key.casefold() != "acl":
         raise AclUnreadable(
-            entry.line + 1, f"the key {entry.key[:60]!r} looks like `acl` but is not. Write `acl`"
+            entry.line + 1, "the key there looks like `acl` but is not. Write `acl`"
         )
     if entry.problem:
         raise AclUnreadable(entry.line + 1, f"the value of `acl` is {entry.problem}")

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
 from rag_assets.embeddings.base import Embedder, InputType, Vectors
+from rag_assets.embeddings.refusals import without_texts
 from rag_assets.embeddings.vectors import check_shape
 from rag_assets.errors import EmbeddingError, InvalidInput, MalformedResponse, Unavailable
 from rag_assets.models import EmbedderHealth
@@ -198,7 +199,10 @@ class _Work:
 
     def _call(self, hashes: Sequence[str]) -> Embedded:
         batch = [self.texts[content_hash] for content_hash in hashes]
-        vectors = self.embedder.embed(self.type, batch)
+        try:
+            vectors = self.embedder.embed(self.type, batch)
+        except EmbeddingError as error:
+            _raise_without(batch, error)
         check_shape(vectors, batch)
         return list(hashes), vectors
 
@@ -217,6 +221,19 @@ class _Work:
             ) from error
         except EmbeddingError:
             raise error from None
+
+
+def _raise_without(texts: Sequence[str], error: EmbeddingError) -> NoReturn:
+    """Raise ``error`` again without what it quotes of the texts: run histories outlive them."""
+    said = str(error)
+    clean = without_texts(said, texts)
+    if clean == " ".join(said.split()):
+        raise error
+    kinds = (InvalidInput, Unavailable, MalformedResponse)
+    kind = next((kind for kind in kinds if isinstance(error, kind)), EmbeddingError)
+    cleaned = kind(clean)
+    cleaned.texts_suspected = error.texts_suspected
+    raise cleaned from None
 
 
 def _distinct(items: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -12,6 +12,7 @@ LONGEST_EXCERPT: Final = 300
 """Characters of a server's words that a message carries."""
 
 _LONGEST_READ: Final = 600
+_LONGEST_MESSAGE: Final = 2_000
 _SHORTEST_ECHO: Final = 16
 """A run of this many characters that also stands in a text was taken from it."""
 _SHORTEST_WHOLE_TEXT: Final = 3
@@ -29,6 +30,16 @@ def excerpt(body: bytes, texts: Sequence[str] = (), secrets: Sequence[str] = ())
         words = words.replace(secret, "[secret]")
     words = _without_texts(words, [_one_line(text) for text in texts])
     return words if len(words) <= LONGEST_EXCERPT else words[: LONGEST_EXCERPT - 1] + "…"
+
+
+def without_texts(message: str, texts: Sequence[str]) -> str:
+    """One line of ``message`` without what it quotes of the texts, plainly or escaped.
+
+    Runs of 16 characters and whole shorter texts are found; single words are not.
+    """
+    forms = [form for text in texts for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1])]
+    words = _without_texts(_one_line(message[:_LONGEST_MESSAGE]), [*map(_one_line, forms)])
+    return words if len(message) <= _LONGEST_MESSAGE else words + "…"
 
 
 def _spoken(body: str) -> str:

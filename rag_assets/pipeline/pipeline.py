@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import pyarrow as pa
@@ -98,24 +98,25 @@ class Pipeline:
         """Fingerprint of ``source_files``."""
         return components.source_fingerprint(self.config, partition)
 
-    @property
-    def documents_stage(self) -> str:
+    def documents_stage(self, partition: Partition) -> str:
         """Fingerprint of ``parsed_documents``."""
-        return fingerprint("documents", DOCUMENTS_VERSION)
+        language = self.config.source(partition.source).language
+        return fingerprint("documents", DOCUMENTS_VERSION, language)
 
     @property
     def chunks_stage(self) -> str:
         """Fingerprint of ``chunks``."""
-        return fingerprint("chunks", self.documents_stage, self.chunker.fingerprint)
+        return fingerprint("chunks", DOCUMENTS_VERSION, self.chunker.fingerprint)
 
     @property
     def embeddings_stage(self) -> str:
         """Fingerprint of ``embeddings``."""
         return fingerprint("embeddings", self.embedder.fingerprint)
 
-    def target_version(self, listing_version: str) -> str:
+    def target_version(self, partition: Partition, listing_version: str) -> str:
         """What the index records for a partition that is up to date with that listing."""
-        return steps.partition_version(listing_version, *self._later_stages(), INDEX_VERSION)
+        stages = self._later_stages(partition)
+        return steps.partition_version(listing_version, *stages, INDEX_VERSION)
 
     def require_components(self, partitions: Sequence[Partition]) -> None:
         """Build every component that a run will need, so that what cannot be built is told first.
@@ -130,9 +131,8 @@ class Pipeline:
 
     def holds(self, partition: Partition, recorded: str, listing_version: str) -> bool:
         """Whether index and tables are what that listing and the present stages make."""
-        return recorded == self.target_version(listing_version) and self.tables_current(
-            partition, listing_version
-        )
+        target = self.target_version(partition, listing_version)
+        return recorded == target and self.tables_current(partition, listing_version)
 
     def tables_current(self, partition: Partition, listing_version: str) -> bool:
         """Whether the kept tables were made from that listing, one from another, by these stages.
@@ -141,7 +141,7 @@ class Pipeline:
         even when the source went back to what the index holds.
         """
         upstream = ""
-        stages = (self.source_stage(partition), *self._later_stages())
+        stages = (self.source_stage(partition), *self._later_stages(partition))
         for asset, stage in zip(ASSETS, stages, strict=True):
             stamp = self.files.stamp(asset, partition.key)
             if stamp.get("stage") != stage or stamp.get("upstream") != upstream:
@@ -151,8 +151,8 @@ class Pipeline:
                 return False
         return True
 
-    def _later_stages(self) -> tuple[str, str, str]:
-        return self.documents_stage, self.chunks_stage, self.embeddings_stage
+    def _later_stages(self, partition: Partition) -> tuple[str, str, str]:
+        return self.documents_stage(partition), self.chunks_stage, self.embeddings_stage
 
     def list_files(
         self, partition: Partition, previous: pa.Table | None, options: RunOptions
@@ -201,14 +201,19 @@ class Pipeline:
         return result
 
     def parsed_documents(
-        self, files: pa.Table, previous: pa.Table | None, options: RunOptions
+        self,
+        partition: Partition,
+        files: pa.Table,
+        previous: pa.Table | None,
+        options: RunOptions,
     ) -> StepResult:
         """The partition's documents."""
         return steps.parse_documents(
             files,
             None if options.reprocess else previous,
-            stage=self.documents_stage,
+            stage=self.documents_stage(partition),
             progress=self.progress,
+            language=self.config.source(partition.source).language,
         )
 
     def chunks(
@@ -275,7 +280,7 @@ class Pipeline:
             FingerprintMismatch: the index holds another model's vectors.
         """
         listing_version = self._chain(partition, parsed, chunked, embedded)
-        version = self.target_version(listing_version)
+        version = self.target_version(partition, listing_version)
         began = time.time() if started is None else started
         counted = tables.stamp_of(embedded)
         fresh = counted.get("embedded", 0) if counted.get("run_id") == options.run_id else 0
@@ -327,7 +332,11 @@ class Pipeline:
         key, started = partition.key, time.time()
         made = self.source_files(partition, self.files.read_or_none("source_files", key), options)
         self.files.write("source_files", key, made.table)
-        steps_left = (self.parsed_documents, self.chunks, self.embeddings)
+        steps_left: tuple[Callable[..., StepResult], ...] = (
+            partial(self.parsed_documents, partition),
+            self.chunks,
+            self.embeddings,
+        )
         results = [made.table]
         for asset, step in zip(ASSETS[1:], steps_left, strict=True):
             made = step(results[-1], self.files.read_or_none(asset, key), options)
@@ -348,7 +357,7 @@ class Pipeline:
         """
         upstream = listing_version = tables.stamp_of(parsed).get("upstream", "")
         made = {"parsed_documents": parsed, "chunks": chunked, "embeddings": embedded}
-        for (name, table), stage in zip(made.items(), self._later_stages(), strict=True):
+        for (name, table), stage in zip(made.items(), self._later_stages(partition), strict=True):
             stamp = tables.stamp_of(table)
             if stamp.get("upstream") != upstream or stamp.get("stage") != stage:
                 raise AssetError(

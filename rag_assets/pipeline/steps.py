@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets.chunking.base import Chunker
-from rag_assets.documents.parse import parse_document
+from rag_assets.documents.parse import parse_document, quarantine
 from rag_assets.embeddings.base import Embedder
 from rag_assets.embeddings.batching import EmbedOutcome, embed_missing
 from rag_assets.embeddings.cache import EmbeddingCache
 from rag_assets.errors import RemovalRefused
 from rag_assets.fingerprints import sha256_hex
-from rag_assets.models import PROBLEM_REASONS, LeftOut, SourceListing
+from rag_assets.models import PROBLEM_REASONS, LeftOut, SourceFile, SourceListing
 from rag_assets.pipeline import tables
 from rag_assets.pipeline.progress import Progress
 from rag_assets.sources.base import Source
@@ -67,22 +67,43 @@ def list_files(
     before = before or dict.fromkeys(indexed, "")
     if not removals_confirmed:
         check_removals(source.name, before, listing, max_removed_fraction, documents_of_source)
-    table = tables.source_files_table(listing.files, listing.left_out)
+    files, quarantined = _apart_from_quarantined(listing.files, known if usable else {})
+    table = tables.source_files_table(files, [*listing.left_out, *quarantined])
     changed = sum(
-        1 for f in listing.files if f.path in known and f.content_hash != known[f.path].content_hash
+        1 for f in files if f.path in known and f.content_hash != known[f.path].content_hash
     )
-    present = {f.path for f in listing.files}
+    present = {f.path for f in files}
     counts = {
-        "documents": len(listing.files),
+        "documents": len(files),
         "added": len(present - known.keys()),
         "changed": changed,
         "removed": len(known.keys() - present),
-        "left_out": len(listing.left_out),
+        "left_out": len(listing.left_out) + len(quarantined),
         "other_files": listing.other_files,
         "read": listing.read,
     }
     version = source_files_version(table)
     return StepResult(tables.stamped(table, stage, version, ""), version, counts), listing
+
+
+def _apart_from_quarantined(
+    files: Sequence[SourceFile], known: Mapping[str, SourceFile]
+) -> tuple[list[SourceFile], list[LeftOut]]:
+    """Files that may be kept, and those that their content quarantines: no table holds their bytes.
+
+    ``known`` are files that were kept: the same content is not looked at again.
+    """
+    kept, quarantined = [], []
+    for file in files:
+        before = known.get(file.path)
+        row = None
+        if before is None or before.content_hash != file.content_hash:
+            row = quarantine(file)
+        if row is None:
+            kept.append(file)
+        else:
+            quarantined.append(row)
+    return kept, quarantined
 
 
 def source_files_version(table: pa.Table) -> str:
@@ -137,9 +158,17 @@ def check_removals(
 
 
 def parse_documents(
-    files: pa.Table, previous: pa.Table | None, *, stage: str, progress: Progress
+    files: pa.Table,
+    previous: pa.Table | None,
+    *,
+    stage: str,
+    progress: Progress,
+    language: str | None = None,
 ) -> StepResult:
-    """Parse what is new; a row whose input is the same is carried over untouched."""
+    """Parse what is new; a row whose input is the same is carried over untouched.
+
+    ``language`` is the source's configured one; it must be part of ``stage``.
+    """
     previous = tables.same_stage(previous, stage, tables.PARSED_DOCUMENTS)
     is_document = pc.equal(files["status"], tables.DOCUMENT)
     inputs = files.filter(is_document)
@@ -151,7 +180,7 @@ def parse_documents(
     rows = []
     input_keys = todo["input_key"].to_pylist()
     for done, file in enumerate(tables.source_files(todo)):
-        parsed = parse_document(file)
+        parsed = parse_document(file, language=language)
         key = input_keys[done]
         rows.append(
             tables.left_out_row(parsed, key)
@@ -166,7 +195,7 @@ def parse_documents(
     statuses = table["status"].to_pylist()
     columns = [
         "path", "status", "url", "title", "body_start_line", "content_hash", "acl_tags",
-        "metadata", "reason", "rule",
+        "metadata", "language", "reason", "rule",
     ]  # fmt: skip
     counts = {
         "documents": statuses.count(tables.DOCUMENT),

@@ -57,6 +57,7 @@ PARSED_DOCUMENTS: Final = pa.schema(
         pa.field("acl_tags", pa.list_(pa.string())),
         pa.field("metadata", pa.string()),
         pa.field("warnings", pa.list_(pa.string())),
+        pa.field("language", pa.string()),
         pa.field("input_key", pa.string()),
         *_LEFT_OUT,
     ]
@@ -165,6 +166,7 @@ def document_row(document: Document, key: str) -> dict[str, Any]:
         "acl_tags": list(document.acl_tags),
         "metadata": json.dumps(dict(document.metadata), ensure_ascii=False, sort_keys=True),
         "warnings": list(document.warnings),
+        "language": document.language,
         "input_key": key,
     }
 
@@ -190,7 +192,7 @@ def documents(table: pa.Table, *, with_body: bool) -> Iterator[Document]:
     """The documents of a ``parsed_documents`` table; bodies are left empty unless asked for."""
     columns = [
         "source", "path", "url", "title", "body_start_line", "content_hash", "modified_at",
-        "acl_tags", "metadata", "warnings",
+        "acl_tags", "metadata", "warnings", "language",
     ]  # fmt: skip
     for row in rows_of(table, [*columns, "body"] if with_body else columns, DOCUMENT):
         row.setdefault("body", "")

@@ -25,7 +25,8 @@ class DocumentReader:
     """Collects the files of one listing, and notes in it what the next look shall compare.
 
     ``started_ns`` is when the listing began: a file that changed later, or shortly before, gets a
-    version that equals none, so that it is read again next time.
+    version that equals none, so that it is read again next time. ``acl_tags`` and ``url`` give
+    those of a path; a file carried over gets the present ones.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class DocumentReader:
         listing: TreeListing,
         known: Mapping[str, SourceFile],
         *,
-        acl_tags: tuple[str, ...],
+        acl_tags: Callable[[str], tuple[str, ...]],
         url: Callable[[str], str],
         max_file_bytes: int,
         started_ns: int,
@@ -84,15 +85,15 @@ class DocumentReader:
                 content=content,
                 content_hash=digest,
                 modified_at=_modified_at(status, known, digest),
-                acl_tags=self._acl_tags,
+                acl_tags=self._acl_tags(candidate.path),
                 version=version,
             )
         )
 
     def _carry_over(self, candidate: Candidate, known: SourceFile) -> None:
-        url = self._url(candidate.path)
-        if (known.source, known.url, known.acl_tags) != (self._source, url, self._acl_tags):
-            known = replace(known, source=self._source, url=url, acl_tags=self._acl_tags)
+        url, acl_tags = self._url(candidate.path), self._acl_tags(candidate.path)
+        if (known.source, known.url, known.acl_tags) != (self._source, url, acl_tags):
+            known = replace(known, source=self._source, url=url, acl_tags=acl_tags)
         self._record(candidate, known.version, known.content_hash)
         self.files.append(known)
 

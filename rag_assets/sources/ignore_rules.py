@@ -15,34 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rag_assets.errors import ConfigurationError
+from rag_assets.path_globs import matchable, refuse_impossible, translate_glob
 
 if TYPE_CHECKING:
     from pathspec import PathSpec
     from pathspec.pattern import RegexPattern
 
-MAX_PATTERN_CHARACTERS: Final = 4096
-"""PATH_MAX on Linux: a longer pattern is a mistake."""
-MAX_WILDCARDS: Final = 100
-"""RE2 needs about 1 ms for a 4 kB path and a pattern of 100 stars, 760 ms for one of 2,000."""
 PATTERNS_PER_SET: Final = 500
 """RE2's default budget of 8 MB compiles 2,000 patterns with three stars each, and not 4,000."""
-
-# As git's wildmatch.c has them: ASCII only.
-_CLASSES: Final = {
-    "alnum": ((0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A)),
-    "alpha": ((0x41, 0x5A), (0x61, 0x7A)),
-    "blank": ((0x09, 0x09), (0x20, 0x20)),
-    "cntrl": ((0x00, 0x1F), (0x7F, 0x7F)),
-    "digit": ((0x30, 0x39),),
-    "graph": ((0x21, 0x7E),),
-    "lower": ((0x61, 0x7A),),
-    "print": ((0x20, 0x7E),),
-    "punct": ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E)),
-    "space": ((0x09, 0x0D), (0x20, 0x20)),
-    "upper": ((0x41, 0x5A),),
-    "xdigit": ((0x30, 0x39), (0x41, 0x46), (0x61, 0x66)),
-}
-_SLASH: Final = ord("/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +72,7 @@ class IgnoreRules:
         """Like ``decide`` for an entry whose folders are known not to be excluded."""
         if not self._rules:
             return None
-        text = ("d/" if is_dir else "f/") + _matchable(path)
+        text = ("d/" if is_dir else "f/") + matchable(path)
         for first, patterns in reversed(self._sets):
             index = patterns.check_file(text, separators=()).index
             if index is None:  # not even the pattern that matches everything: RE2 gave up
@@ -127,13 +107,6 @@ class IgnoreRules:
         return sets
 
 
-def _matchable(path: str) -> str:
-    """NFC, and without the lone surrogates that RE2 cannot take."""
-    if path.isascii():
-        return path
-    return unicodedata.normalize("NFC", path).encode("utf-8", "backslashreplace").decode()
-
-
 def _parse(text: str) -> Iterator[tuple[IgnoreRule, str]]:
     """Each rule with its pattern in NFC, ``!`` taken off."""
     text = unicodedata.normalize("NFC", text.removeprefix("\ufeff"))
@@ -162,123 +135,7 @@ def _to_regex(pattern: str) -> str:
     glob = pattern[:-1] if folder_only else pattern
     anchored = "/" in glob
     glob = glob.removeprefix("/")
-    _refuse_what_never_matches(glob)
-    body = _translate(glob.replace("\\/", "/"), anchored=anchored)
+    refuse_impossible(glob)
+    body = translate_glob(glob.replace("\\/", "/"), stars_after_text=anchored)
     kind = "d" if folder_only else "[df]"
     return f"^{kind}/{'' if anchored else '(?:[^/]+/)*'}{body}$"
-
-
-def _refuse_what_never_matches(glob: str) -> None:
-    if len(glob) > MAX_PATTERN_CHARACTERS:
-        raise ValueError(f"longer than {MAX_PATTERN_CHARACTERS} characters")
-    if glob.count("*") + glob.count("?") > MAX_WILDCARDS:
-        raise ValueError(f"more than {MAX_WILDCARDS} wildcards")
-    segments = glob.split("/")
-    if "" in segments:
-        raise ValueError("an empty name never matches")
-    if "." in segments or ".." in segments:
-        raise ValueError("paths begin at the root of the source, so '.' and '..' never match")
-    if any(unicodedata.category(character) == "Cc" for character in glob):
-        raise ValueError("a control character never matches")
-
-
-def _translate(glob: str, *, anchored: bool) -> str:
-    parts: list[str] = []
-    at, end = 0, len(glob)
-    while at < end:
-        character = glob[at]
-        if character == "*":
-            part, at = _translate_stars(glob, at, anchored=anchored)
-        elif character == "?":
-            part, at = "[^/]", at + 1
-        elif character == "[":
-            part, at = _translate_bracket(glob, at + 1)
-        else:
-            if character == "\\":
-                at += 1
-                if at == end:
-                    raise ValueError("a backslash at the end never matches")
-            part, at = re.escape(glob[at]), at + 1
-        parts.append(part)
-    return "".join(parts)
-
-
-def _translate_stars(glob: str, at: int, *, anchored: bool) -> tuple[str, int]:
-    """One star stays within a name; two between slashes stand for any number of folders.
-
-    Two stars after nothing but plain text do too (``a/b**/c``): git compares that text first and
-    matches the rest as if the pattern began there, though its manual says otherwise.
-    """
-    end = at
-    while end < len(glob) and glob[end] == "*":
-        end += 1
-    after_slash = at == 0 or glob[at - 1] == "/"
-    after_text = anchored and not any(special in glob[:at] for special in "*?[\\")
-    closed = end == len(glob) or glob[end] == "/"
-    if end - at < 2 or not closed or not (after_slash or after_text):
-        return "[^/]*", end
-    if end < len(glob):
-        return "(?:[^/]*/)*", end + 1
-    return "[^/]+(?:/[^/]+)*" if after_slash else "[^/]*(?:/[^/]+)*", end
-
-
-def _translate_bracket(glob: str, at: int) -> tuple[str, int]:
-    """The set that begins after the ``[`` before ``at``; it never holds a slash."""
-    negated = glob[at : at + 1] in ("!", "^")
-    ranges, at = _bracket_ranges(glob, at + negated)
-    if negated:
-        ranges.append((_SLASH, _SLASH))
-        return f"[^{_escape_ranges(ranges)}]", at
-    apart = [
-        piece
-        for low, high in ranges
-        for piece in ((low, min(high, _SLASH - 1)), (max(low, _SLASH + 1), high))
-    ]
-    inside = _escape_ranges(apart)
-    if not inside:
-        raise ValueError("an empty set never matches")
-    return f"[{inside}]", at
-
-
-def _bracket_ranges(glob: str, at: int) -> tuple[list[tuple[int, int]], int]:
-    """The ranges of code points of a set, and where the text goes on after its ``]``."""
-    ranges: list[tuple[int, int]] = []
-    start, previous = at, None
-    while glob[at : at + 1] != "]" or at == start:
-        close = glob.find("]", at + 2) if glob.startswith("[:", at) else -1
-        if close > at + 2 and glob[close - 1] == ":":
-            ranges.extend(_class_ranges(glob[at + 2 : close - 1]))
-            previous, at = None, close + 1
-            continue
-        if previous is not None and glob[at : at + 1] == "-" and glob[at + 1 : at + 2] not in "]":
-            high, at = _bracket_character(glob, at + 1)
-            ranges.append((previous, high))
-            previous = None
-            continue
-        previous, at = _bracket_character(glob, at)
-        ranges.append((previous, previous))
-    return ranges, at + 1
-
-
-def _class_ranges(name: str) -> tuple[tuple[int, int], ...]:
-    if name not in _CLASSES:
-        raise ValueError(f"there is no class [:{name}:]")
-    return _CLASSES[name]
-
-
-def _bracket_character(glob: str, at: int) -> tuple[int, int]:
-    at += glob[at : at + 1] == "\\"
-    if at >= len(glob):
-        raise ValueError("a '[' without its ']' never matches")
-    return ord(glob[at]), at + 1
-
-
-def _escape_ranges(ranges: list[tuple[int, int]]) -> str:
-    """In the notation that Python's ``re`` and RE2 share."""
-    return "".join(
-        f"{_escape_code(low)}-{_escape_code(high)}" for low, high in ranges if low <= high
-    )
-
-
-def _escape_code(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x80 else chr(code)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rag_assets.acl import normalise_tags
+from rag_assets.acl import AclRules
 from rag_assets.errors import ConfigurationError, SourceUnavailable
 from rag_assets.fingerprints import SOURCES_VERSION, fingerprint
 from rag_assets.models import PUBLIC, Changes, LeftOut, SourceFile, SourceListing
@@ -27,14 +27,17 @@ KIND: Final = "markdown"
 IGNORE_FILE: Final = ".aiignore"
 MAX_IGNORE_FILE_BYTES: Final = 1_000_000
 """A larger ignore file is a mistake; 20,000 patterns fit."""
+EVERYBODY: Final = AclRules((PUBLIC,))
+"""What a tree grants that is built without access rules, outside of a configuration."""
 
 
 class MarkdownTree:
     """The ``.md`` and ``.markdown`` files below ``root``; implements ``Source``.
 
     ``excluded_paths`` and ``included_paths`` are prefixes relative to ``root``;
-    ``config_locations`` tells where each stands in the configuration. ``url_template`` may hold
-    ``{path}`` and ``{source}``, which are percent-encoded; without it documents have no URL.
+    ``config_locations`` tells where each stands in the configuration. ``acl`` gives each document
+    its tags, before its own front matter narrows them. ``url_template`` may hold ``{path}`` and
+    ``{source}``, which are percent-encoded; without it documents have no URL.
     ``skip_directories`` are never entered nor reported (the data folder). ``shard`` limits the
     listing to the paths it holds. ``clock`` gives nanoseconds since the epoch.
 
@@ -52,7 +55,7 @@ class MarkdownTree:
         *,
         excluded_paths: Sequence[str] = (),
         included_paths: Sequence[str] = (),
-        acl_tags: Sequence[str] = (PUBLIC,),
+        acl: AclRules = EVERYBODY,
         url_template: str | None = None,
         max_file_bytes: int = 10_000_000,
         skip_directories: Sequence[Path] = (),
@@ -65,7 +68,7 @@ class MarkdownTree:
         self.root = Path(os.path.abspath(root))
         self._excluded_paths = tuple(excluded_paths)
         self._included_paths = tuple(included_paths)
-        self._acl_tags = normalise_tags(acl_tags)
+        self._acl = acl
         self._url_template = _checked_url_template(name, url_template)
         self._max_file_bytes = max_file_bytes
         self._skip_directories = tuple(skip_directories)
@@ -88,7 +91,7 @@ class MarkdownTree:
             [self.name, str(self.root)],
             self._excluded_paths,
             self._included_paths,
-            self._acl_tags,
+            self._acl.as_lists(),
             self._url_template,
             self._max_file_bytes,
             sorted(map(os.path.abspath, self._skip_directories)),
@@ -112,7 +115,7 @@ class MarkdownTree:
             self.name,
             listing,
             known or {},
-            acl_tags=self._acl_tags,
+            acl_tags=self._acl.tags_for,
             url=self._url,
             max_file_bytes=self._max_file_bytes,
             started_ns=started_ns,

@@ -121,38 +121,65 @@ def test_index_refuses_tables_that_do_not_belong_together(indexed, instance):
 
 
 def test_metadata_shows_what_a_person_wants_to_see(project, instance):
-    """Counts as numbers, left-out files as a table, a sample, the model, the run."""
+    """Counts as numbers, left-out files and passages as tables, the model, the run."""
     project.write("a.md", page(1))
     project.write("legacy/x.md", "# X\n")
     project.write("bad.md", b"\xff\n")
     ingest(project.path)
     listed = metadata(instance, "source_files")
-    assert (listed["documents"], listed["added"], listed["read"]) == (2, 2, 2)
+    assert (listed["documents"], listed["added"], listed["read"]) == (1, 1, 2)
     reasons = {row.data["path"]: row.data["reason"] for row in listed["left_out_files"].records}
-    assert reasons == {"legacy/": "hard_exclusion"}
+    assert reasons == {"legacy/": "hard_exclusion", "bad.md": "not_text"}
     assert metadata(instance, "parsed_documents")["quarantined"] == 1
     chunked = metadata(instance, "chunks")
     assert chunked["chunks"] == 4
-    assert "mot1x0" in chunked["sample"]
+    first = chunked["passages"].records[0].data
+    assert (first["path"], first["start_line"]) == ("a.md", 1)
+    assert "sample" not in chunked
     assert metadata(instance, "embeddings")["model"] == "stub"
     indexed = metadata(instance, "vector_index")
     assert indexed["status"] == "partial"
     assert indexed["ingest_run"]["documents_indexed"] == 1
 
 
-@pytest.mark.parametrize("how", ["source", "document"])
-def test_text_that_is_not_public_never_reaches_metadata(project, how):
-    """Samples come from public documents of public sources; Dagster's files hold no other text."""
-    if how == "source":
-        project.configure(source={"acl": {"default": ["service:hr"]}})
-        project.write("a.md", "# A\n\nSECRET_TEMOIN_77\n")
-    else:
-        project.write("a.md", "---\nacl: service:hr\n---\n# A\n\nSECRET_TEMOIN_77\n")
-    ingest(project.path)
+def dagster_files_with(project: Project, text: str) -> list[str]:
+    """Names of the files in Dagster's home that hold the text."""
     home = project.folder / ".rag_assets" / "dagster"
     files = [path for path in home.rglob("*") if path.is_file()]
     assert files
-    assert not [path for path in files if b"SECRET_TEMOIN_77" in path.read_bytes()]
+    return [path.name for path in files if text.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("how", ["source", "rule", "document"])
+def test_text_that_is_not_public_never_reaches_metadata(project, how):
+    """Even where samples are asked for, they come from public documents only."""
+    project.configure(automation={"text_samples": True})
+    acl = ""
+    if how == "source":
+        project.configure(source={"acl": {"default": ["service:hr"]}})
+    elif how == "rule":
+        rules = [{"paths": "a.md", "tags": "service:hr"}]
+        project.configure(source={"acl": {"default": ["public"], "rules": rules}})
+    else:
+        acl = "acl: service:hr\n"
+    project.write("a.md", f"---\n{acl}temoin_clef: [x]\n---\n# A\n\nSECRET_TEMOIN_77\n")
+    ingest(project.path)
+    assert dagster_files_with(project, "SECRET_TEMOIN_77") == []
+    assert dagster_files_with(project, "temoin_clef") == []
+
+
+def test_samples_of_public_text_are_shown_only_where_they_are_asked_for(project, instance):
+    """Passages, headings and warnings stay in Dagster's history, so that is a choice."""
+    project.write("a.md", "---\ntemoin_clef: [x]\n---\n# TITRE_TEMOIN\n\nTEXTE_TEMOIN\n")
+    words = ("TEXTE_TEMOIN", "TITRE_TEMOIN", "titre_temoin", "temoin_clef")
+    ingest(project.path)
+    assert metadata(instance, "parsed_documents")["warnings"] == 1
+    assert [word for word in words if dagster_files_with(project, word)] == []
+    project.configure(automation={"text_samples": True})
+    project.write("a.md", (project.root / "a.md").read_bytes() + b"\nplus\n")
+    ingest(project.path)
+    assert "TEXTE_TEMOIN" in metadata(instance, "chunks")["sample"]
+    assert "temoin_clef" in metadata(instance, "parsed_documents")["warning_texts"]
 
 
 def evaluate(project: Project, instance: dg.DagsterInstance, cursor: str | None) -> Any:

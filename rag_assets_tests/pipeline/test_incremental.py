@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -107,7 +108,7 @@ def test_run_that_dies_before_the_index_is_finished_by_the_next(project):
     made = pipeline.source_files(partition, pipeline.files.read("source_files", "docs"), options)
     pipeline.files.write("source_files", "docs", made.table)
     for asset, step in (
-        ("parsed_documents", pipeline.parsed_documents),
+        ("parsed_documents", partial(pipeline.parsed_documents, partition)),
         ("chunks", pipeline.chunks),
         ("embeddings", pipeline.embeddings),
     ):

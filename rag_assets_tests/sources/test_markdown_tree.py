@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rag_assets.acl import AclRules
 from rag_assets.errors import ConfigurationError
 from rag_assets.models import SourceFile, SourceListing
 from rag_assets.sources.base import Source
@@ -40,7 +41,7 @@ def test_a_document_carries_what_later_stages_need(tree: Tree) -> None:
     page = tree.write("guide/l'été 100%.md", b"# \xc3\x89t\xc3\xa9\r\n")
     os.utime(page, (MOMENT, MOMENT))
     (file,) = tree.list(
-        acl_tags=("service:it", "public", "public"),
+        acl=AclRules(("service:it", "public", "public")),
         url_template="https://wiki.example.org/{source}/{path}?plain=1",
     ).files
     assert file.source == "docs"
@@ -95,7 +96,7 @@ def test_carried_over_documents_follow_the_settings(tree: Tree) -> None:
     """Tags and URL are those of now, without reading the file again."""
     tree.write("a.md")
     first = tree.list(clock=old_clock)
-    source = tree.source(clock=old_clock, acl_tags=("admin_only",), url_template="x/{path}")
+    source = tree.source(clock=old_clock, acl=AclRules(("admin_only",)), url_template="x/{path}")
     second = source.list(known(first))
     assert second.read == 0
     assert (second.files[0].acl_tags, second.files[0].url) == (("admin_only",), "x/a.md")

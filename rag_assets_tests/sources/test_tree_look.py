@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rag_assets.acl import AclRules
 from rag_assets.errors import SourceUnavailable
 from rag_assets.models import SourceListing
 from rag_assets.sources import tree_look
@@ -227,7 +228,7 @@ def test_a_state_of_other_settings_is_void(tree: Tree) -> None:
     assert not source.look(state)
     assert source.look(None).unknown
     assert source.look({**state, "format": 0}).unknown
-    for changed in ({"excluded_paths": ["x"]}, {"acl_tags": ()}, {"url_template": "u/{path}"}):
+    for changed in ({"excluded_paths": ["x"]}, {"acl": AclRules()}, {"url_template": "u/{path}"}):
         assert tree.source(**changed).look(state).unknown
 
 

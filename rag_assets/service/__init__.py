@@ -1,0 +1,1 @@
+"""The HTTP search service: retrieval for other programs and languages, under bearer tokens."""
