@@ -18,6 +18,7 @@ from typing import Any, Final
 from rag_assets import __version__
 from rag_assets.errors import AssetError
 from rag_assets.fingerprints import (
+    ANALYSIS_VERSION,
     CHUNKING_VERSION,
     DOCUMENTS_VERSION,
     INDEX_VERSION,
@@ -25,7 +26,14 @@ from rag_assets.fingerprints import (
 )
 from rag_assets.project import ASSETS, DataFolder
 
-CODE: Final = [__version__, SOURCES_VERSION, DOCUMENTS_VERSION, CHUNKING_VERSION, INDEX_VERSION]
+CODE: Final = [
+    __version__,
+    SOURCES_VERSION,
+    DOCUMENTS_VERSION,
+    CHUNKING_VERSION,
+    ANALYSIS_VERSION,
+    INDEX_VERSION,
+]
 """Another version of the package, or of a stage, makes every remembered answer worthless."""
 
 

@@ -19,6 +19,8 @@ DOCUMENTS_VERSION: Final = "2"
 """Raise when parsing would give another document."""
 CHUNKING_VERSION: Final = "1"
 """Raise when chunking would give other chunks."""
+ANALYSIS_VERSION: Final = "1"
+"""Raise when the analyser of the full-text index would make other terms of a text."""
 INDEX_VERSION: Final = "2"
 """Raise when the index would hold other rows for the same chunks and vectors."""
 
@@ -42,6 +44,7 @@ def document_digest(document: Document, chunks: Sequence[Chunk]) -> str:
     """
     head = [
         INDEX_VERSION,
+        ANALYSIS_VERSION,
         document.source,
         document.path,
         document.url,

@@ -232,9 +232,9 @@ class Hit:
     score_kind: ScoreKind = "vector"
     """Which score ``score`` is; scores of different kinds must not be compared."""
     vector_rank: int | None = None
-    """1-based rank among the candidates of the vector leg, None when it did not find the passage."""
+    """1-based rank in the vector leg, None when it did not propose the passage."""
     text_rank: int | None = None
-    """1-based rank among the candidates of the text leg, None when it did not find the passage."""
+    """1-based rank in the text leg, None when it did not propose the passage."""
     language: str = ""
     """Language of the document (``fr``); empty when unknown."""
     modified_at: str | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rag_assets.analysis.analyser import (
-    ANALYSIS_VERSION,
     MAXIMUM_QUERY_TERMS,
     analyse,
     query_terms,
@@ -13,7 +12,6 @@ from rag_assets.analysis.matching import matching_spans
 from rag_assets.analysis.words import MAXIMUM_TERM_LENGTH, TERM_CHARACTERS
 
 __all__ = [
-    "ANALYSIS_VERSION",
     "MAXIMUM_QUERY_TERMS",
     "MAXIMUM_TERM_LENGTH",
     "TERM_CHARACTERS",

@@ -9,8 +9,6 @@ from rag_assets.analysis.folding import clean
 from rag_assets.analysis.stemming import SNOWBALL
 from rag_assets.analysis.words import MAXIMUM_TERM_LENGTH, SPACES_IN_NUMBERS, terms_of
 
-ANALYSIS_VERSION: Final = "1"
-"""Raise when the analyser would make other terms of some text: the index must be written anew."""
 MAXIMUM_QUERY_TERMS: Final = 64
 """Distinct terms of a question that are searched for; the first ones count."""
 CACHED_RUNS: Final = 1 << 17

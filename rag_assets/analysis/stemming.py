@@ -61,7 +61,7 @@ def _stemmer(language: str) -> Callable[[str], str] | None:
         return None
     stemmers: dict[str, Callable[[str], str]] = _local.__dict__
     if algorithm not in stemmers:
-        import Stemmer  # type: ignore[import-not-found,unused-ignore]
+        import Stemmer
 
         stemmers[algorithm] = Stemmer.Stemmer(algorithm, 0).stemWord
     return stemmers[algorithm]

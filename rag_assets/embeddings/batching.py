@@ -12,10 +12,10 @@ from typing import Final, NoReturn, Protocol, TypeAlias
 import numpy as np
 
 from rag_assets.embeddings.base import Embedder, InputType, Vectors
-from rag_assets.embeddings.refusals import without_texts
 from rag_assets.embeddings.vectors import check_shape
 from rag_assets.errors import EmbeddingError, InvalidInput, MalformedResponse, Unavailable
 from rag_assets.models import EmbedderHealth
+from rag_assets.refusals import without_texts
 
 KNOWN_GOOD_TEXT: Final = "This sentence only asks whether the embedder still works."
 """Sent when texts fail, to tell bad texts from an embedder that is down."""

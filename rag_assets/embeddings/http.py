@@ -18,7 +18,6 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from rag_assets.embeddings.base import InputType, Vectors
-from rag_assets.embeddings.refusals import excerpt
 from rag_assets.embeddings.vectors import parse_vectors
 from rag_assets.embeddings.windows import WINDOW_RULE, embed_windowed
 from rag_assets.errors import (
@@ -38,6 +37,7 @@ from rag_assets.http_client import (
     Response,
 )
 from rag_assets.models import EmbedderHealth
+from rag_assets.refusals import excerpt
 from rag_assets.tokens import upper_bound_tokens
 
 RESERVED_TOKENS: Final = 16

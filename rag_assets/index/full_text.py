@@ -16,14 +16,15 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import chain
+from typing import Final
 
 import apsw
 import numpy as np
 import numpy.typing as npt
 
 from rag_assets.analysis import query_terms
-from rag_assets.index.visibility import Visible, document_conditions
+from rag_assets.index.visibility import Visible
 
 SATURATION: Final = 1.2
 """BM25's k1: how soon more occurrences of a term add nothing."""
@@ -65,6 +66,20 @@ class _Statistics:
     """Language -> the ACL sets that have passages in it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Postings:
+    """The visible passages in one language that hold one term, row by row."""
+
+    ids: Ids
+    """Ascending."""
+    lengths: Scores
+    """Terms of the passage."""
+    counts: Scores
+    """How often the passage holds the term."""
+    asked: npt.NDArray[np.bool_]
+    """Whether the passage passes the filters."""
+
+
 def term_text(terms: Iterable[str], language: str, acl_set: int) -> str:
     """What ``chunk.terms`` holds: the analysed terms, each marked with language and ACL set."""
     mark = _mark(language) + str(acl_set)
@@ -76,40 +91,90 @@ def _mark(language: str) -> str:
 
 
 def match_text(
-    connection: apsw.Connection, question: str, visible: Visible, *, skip_frequent: bool
+    connection: apsw.Connection,
+    question: str,
+    visible: Visible,
+    asked: Ids | None,
+    *,
+    skip_frequent: bool,
 ) -> TextMatches:
     """Score every visible passage that holds a term of ``question``.
 
-    A document is searched with the question's terms in its own language. ``skip_frequent``: when
-    every term is too frequent to say anything, nothing matches; else the rarest is searched then.
+    A document is searched with the question's terms in its own language. Statistics are those of
+    what the caller may see, whatever the filters. ``asked`` are the passages that pass the narrow
+    filters, ascending; None: no such filter. ``skip_frequent``: when every term is too frequent to
+    say anything, nothing matches; else the rarest is searched then.
     """
-    statistics = _statistics(connection, visible)
-    if statistics.chunks == 0:
-        return _no_matches()
-    everything = visible.acl_sets is None
-    terms = {language: query_terms(question, language) for language in statistics.acl_sets}
-    spread = _Spread(connection, statistics, everything)
-    kept = _affordable(spread, list(dict.fromkeys(t for ts in terms.values() for t in ts)))
-    if not kept.wanted and not skip_frequent and kept.frequent:
-        kept.keep_rarest()
+    index = _TermIndex(connection, visible, asked)
+    terms = {language: query_terms(question, language) for language in index.statistics.acl_sets}
+    kept = _affordable(index, list(dict.fromkeys(chain.from_iterable(terms.values()))))
+    if kept.nothing_found and kept.frequent and not skip_frequent:
+        kept.keep_rarest(index)
+    postings = {
+        (language, term): index.postings(term, language)
+        for language, own in terms.items()
+        for term in own
+        if kept.occurrences.get(term)
+    }
+    weights = {
+        term: _weight(index, term, [found for (_, t), found in postings.items() if t == term],
+                      [language for language in terms if (language, term) not in postings])
+        for term in kept.occurrences
+    }  # fmt: skip
     parts = [
-        _score_language(spread, language, words, kept, visible) for language, words in terms.items()
+        _scored(
+            [(weights[term], postings.get((language, term))) for term in own if term in weights],
+            index.statistics,
+        )
+        for language, own in terms.items()
     ]
     return _joined([part for part in parts if len(part.ids)])
 
 
-class _Spread:
-    """Where terms are looked up: marked with every language and ACL set the caller may see."""
+class _TermIndex:
+    """Looks terms up, marked with the languages and ACL sets that the caller may see."""
 
-    def __init__(
-        self, connection: apsw.Connection, statistics: _Statistics, everything: bool
-    ) -> None:
-        self.connection = connection
-        self.statistics = statistics
-        self._everything = everything
+    def __init__(self, connection: apsw.Connection, visible: Visible, asked: Ids | None) -> None:
+        self.statistics = _statistics(connection, visible)
+        self._connection = connection
+        self._everything = visible.acl_sets is None
+        self._sources = visible.sources
+        self._asked = asked
 
-    def condition(self, term: str, language: str | None = None) -> tuple[str, list[str]]:
-        """SQL on the column ``term`` for one term, in one language or all, and its bindings."""
+    def occurrences(self, term: str, limit: int) -> int:
+        """How often ``term`` occurs in any language, counted up to ``limit``."""
+        where, bindings = self._condition(term, None)
+        return self._number(
+            f"SELECT count(*) FROM (SELECT 1 FROM chunk_term WHERE {where} LIMIT {limit:d})",
+            bindings,
+        )
+
+    def passages(self, term: str, language: str) -> int:
+        """How many passages in ``language`` hold ``term``."""
+        where, bindings = self._condition(term, language)
+        sql = f"SELECT ifnull(sum(doc), 0) FROM chunk_term_count WHERE {where}"
+        return self._number(sql, bindings)
+
+    def postings(self, term: str, language: str) -> _Postings:
+        """The passages in ``language`` that hold ``term``."""
+        where, bindings = self._condition(term, language)
+        rows = self._connection.execute(
+            "SELECT v.doc, l.terms, l.source_id FROM chunk_term v "
+            f"CROSS JOIN text_length l ON l.chunk_id = v.doc WHERE {where}",
+            bindings,
+        )
+        table = np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, 3)
+        ids, first, counts = np.unique(table[:, 0], return_index=True, return_counts=True)
+        asked = np.ones(len(ids), dtype=bool)
+        if self._sources is not None:
+            asked &= np.isin(table[first, 2], self._sources)
+        if self._asked is not None:
+            asked &= np.isin(ids, self._asked, assume_unique=True)
+        lengths = table[first, 1].astype(np.float64)
+        return _Postings(ids, lengths, counts.astype(np.float64), asked)
+
+    def _condition(self, term: str, language: str | None) -> tuple[str, list[str]]:
+        """SQL on the column ``term``, in one language or all, and its bindings."""
         if self._everything:
             low = term + ("~" if language is None else _mark(language) + "0")
             high = term + ("\x7f" if language is None else _mark(language) + ":")
@@ -122,59 +187,62 @@ class _Spread:
         ]
         return f"term IN ({', '.join('?' * len(marked))})", marked
 
-    def occurrences(self, term: str, limit: int) -> int:
-        """How often ``term`` occurs, counted up to ``limit``."""
-        where, bindings = self.condition(term)
-        return self._number(
-            f"SELECT count(*) FROM (SELECT 1 FROM chunk_term WHERE {where} LIMIT {limit:d})",
-            bindings,
-        )
-
-    def passages(self, term: str) -> int:
-        """How many visible passages hold ``term``, in any language."""
-        where, bindings = self.condition(term)
-        return self._number(f"SELECT ifnull(sum(doc), 0) FROM chunk_term_count WHERE {where}",
-                            bindings)  # fmt: skip
-
     def _number(self, sql: str, bindings: list[str]) -> int:
-        row = self.connection.execute(sql, bindings).fetchone()
+        row = self._connection.execute(sql, bindings).fetchone()
         assert row is not None
         return int(row[0])
 
 
 @dataclass(slots=True)
 class _Kept:
-    """The terms that are searched, with the number of passages that hold each."""
+    """Which terms of a question are searched."""
 
-    spread: _Spread
-    passages: dict[str, int]
-    """Of the terms wanted; 0 for a term that is nowhere."""
+    occurrences: dict[str, int]
+    """Of the terms that are searched; 0 for one that is nowhere."""
     frequent: list[str]
+    """Those that are left out."""
 
     @property
-    def wanted(self) -> list[str]:
-        return [term for term, passages in self.passages.items() if passages]
+    def nothing_found(self) -> bool:
+        return not any(self.occurrences.values())
 
-    def keep_rarest(self) -> None:
+    def keep_rarest(self, index: _TermIndex) -> None:
         """Search the rarest of the frequent terms after all."""
-        counts = {term: self.spread.passages(term) for term in self.frequent}
+        languages = index.statistics.acl_sets
+        counts = {
+            term: sum(index.passages(term, language) for language in languages)
+            for term in self.frequent
+        }
         rarest = min(counts, key=lambda term: (counts[term], term))
-        self.passages[rarest] = counts[rarest]
+        self.occurrences[rarest] = counts[rarest]
         self.frequent.remove(rarest)
 
 
-def _affordable(spread: _Spread, terms: Sequence[str]) -> _Kept:
+def _affordable(index: _TermIndex, terms: Sequence[str]) -> _Kept:
     """Rarest first, as many terms as can be read."""
-    budget = max(MINIMUM_POSTINGS, int(POSTINGS_SHARE * spread.statistics.chunks))
-    counted = sorted((spread.occurrences(term, budget + 1), term) for term in terms)
-    kept, frequent = {}, []
-    for occurrences, term in counted:
+    if not index.statistics.chunks:
+        return _Kept({}, [])
+    budget = max(MINIMUM_POSTINGS, int(POSTINGS_SHARE * index.statistics.chunks))
+    kept: dict[str, int] = {}
+    frequent: list[str] = []
+    for occurrences, term in sorted((index.occurrences(t, budget + 1), t) for t in terms):
         budget -= occurrences
         if budget < 0:
             frequent.append(term)
         else:
-            kept[term] = spread.passages(term) if occurrences else 0
-    return _Kept(spread, kept, frequent)
+            kept[term] = occurrences
+    return _Kept(kept, frequent)
+
+
+def _weight(
+    index: _TermIndex, term: str, found: Sequence[_Postings], elsewhere: Sequence[str]
+) -> float:
+    """The IDF of a term over all visible passages, those in other languages included."""
+    chunks = index.statistics.chunks
+    passages = sum(len(postings.ids) for postings in found)
+    if found:
+        passages += sum(index.passages(term, language) for language in elsewhere)
+    return math.log1p((chunks - passages + 0.5) / (passages + 0.5))
 
 
 def _statistics(connection: apsw.Connection, visible: Visible) -> _Statistics:
@@ -193,57 +261,29 @@ def _statistics(connection: apsw.Connection, visible: Visible) -> _Statistics:
     return _Statistics(chunks, terms / chunks if chunks else 1.0, acl_sets)
 
 
-def _score_language(
-    spread: _Spread, language: str, terms: Sequence[str], kept: _Kept, visible: Visible
+def _scored(
+    terms: Sequence[tuple[float, _Postings | None]], statistics: _Statistics
 ) -> TextMatches:
-    """BM25 of the passages in one language."""
-    statistics = spread.statistics
-    weights = {
-        term: math.log1p((statistics.chunks - passages + 0.5) / (passages + 0.5))
-        for term in terms
-        if (passages := kept.passages.get(term)) is not None
-    }
-    bound = sum(weights.values()) * (SATURATION + 1.0)
-    found: list[tuple[Ids, Scores]] = []
-    for term, weight in weights.items():
-        if kept.passages[term]:
-            ids, lengths, counts = _postings(spread, term, language, visible)
-            length = lengths / max(statistics.mean_length, 1.0)
+    """BM25 of the passages in one language; ``terms`` are IDFs and where each term is."""
+    bound = sum(weight for weight, _ in terms) * (SATURATION + 1.0)
+    ids, scores = [np.empty(0, np.int64)], [np.empty(0)]
+    for weight, found in terms:
+        if found is not None:
+            length = found.lengths / max(statistics.mean_length, 1.0)
             norm = SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * length)
-            found.append((ids, weight * counts * (SATURATION + 1.0) / (counts + norm)))
-    if not found:
-        return _no_matches()
-    ids, place = np.unique(np.concatenate([ids for ids, _ in found]), return_inverse=True)
+            score = weight * found.counts * (SATURATION + 1.0) / (found.counts + norm)
+            ids.append(found.ids[found.asked])
+            scores.append(score[found.asked])
+    matched, place = np.unique(np.concatenate(ids), return_inverse=True)
     # Added up in the order of the terms, so that equal passages have equal scores to the last bit.
-    scores: Scores = np.bincount(place, np.concatenate([scores for _, scores in found]))
-    return TextMatches(ids, scores, scores / bound)
-
-
-def _postings(
-    spread: _Spread, term: str, language: str, visible: Visible
-) -> tuple[Ids, Scores, Scores]:
-    """Ids, lengths and numbers of occurrences of the passages that hold ``term``."""
-    where, bindings = spread.condition(term, language)
-    narrowed: list[Any] = []
-    if visible.is_filtered:
-        conditions, narrowed = document_conditions(visible)
-        where += (
-            " AND v.doc IN (SELECT c.id FROM document d JOIN chunk c ON c.document_id = d.id "
-            f"WHERE {conditions})"
-        )
-    rows: list[Any] = spread.connection.execute(
-        "SELECT v.doc, l.terms FROM chunk_term v CROSS JOIN text_length l ON l.chunk_id = v.doc "
-        f"WHERE {where}",
-        [*bindings, *narrowed],
-    ).fetchall()
-    pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    ids, first, counts = np.unique(pairs[:, 0], return_index=True, return_counts=True)
-    return ids, pairs[first, 1].astype(np.float64), counts.astype(np.float64)
+    total = np.bincount(place, np.concatenate(scores), len(matched)).astype(np.float64)
+    return TextMatches(matched, total, total / (bound or 1.0))
 
 
 def _joined(parts: Sequence[TextMatches]) -> TextMatches:
+    """The matches in all languages; a passage is in one of them."""
     if not parts:
-        return _no_matches()
+        return TextMatches(np.empty(0, np.int64), np.empty(0), np.empty(0))
     ids = np.concatenate([part.ids for part in parts])
     order = np.argsort(ids)
     return TextMatches(
@@ -251,7 +291,3 @@ def _joined(parts: Sequence[TextMatches]) -> TextMatches:
         np.concatenate([part.scores for part in parts])[order],
         np.concatenate([part.shares for part in parts])[order],
     )
-
-
-def _no_matches() -> TextMatches:
-    return TextMatches(np.empty(0, np.int64), np.empty(0), np.empty(0))

@@ -21,7 +21,12 @@ from rag_assets.filters import Filters
 from rag_assets.index.base import Candidates, Fuse
 from rag_assets.index.full_text import Ids, Scores, TextMatches, match_text
 from rag_assets.index.records import CHUNK_COLUMNS, chunk_from_row
-from rag_assets.index.visibility import Visible, document_conditions, resolve
+from rag_assets.index.visibility import (
+    Visible,
+    asked_passages,
+    document_conditions,
+    resolve,
+)
 from rag_assets.models import Hit, ScoreKind
 
 MAXIMUM_KNN: Final = 4096
@@ -102,18 +107,37 @@ def search(
     visible = resolve(connection, acl_tags, filters)
     if visible.nothing:
         return []
+    asked = asked_passages(connection, visible)
+    if asked == []:
+        return []
+    scope = _Scope(connection, visible, asked)
     if text is None:
         assert vector is not None
-        found = _by_vector(connection, vector, k, visible)
+        found = _by_vector(scope, vector, k)
     elif vector is None:
-        found = _by_text(connection, text, k, visible)
+        found = _by_text(scope, text, k)
     else:
         assert fuse is not None
-        found = _by_both(connection, vector, text, k, visible, fuse, max(k, depth))
+        found = _by_both(scope, vector, text, k, fuse, max(k, depth))
     try:
         return list(_hits(connection, found))
     except KeyError as exc:
         raise _orphan(connection, exc) from exc
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Where one search looks."""
+
+    connection: apsw.Connection
+    """Inside a read transaction."""
+    visible: Visible
+    asked: list[int] | None
+    """Passages that pass the narrow filters; None when there are no such filters."""
+
+    def matches(self, text: str, *, skip_frequent: bool) -> TextMatches:
+        asked = None if self.asked is None else np.array(self.asked, dtype=np.int64)
+        return match_text(self.connection, text, self.visible, asked, skip_frequent=skip_frequent)
 
 
 def _orphan(connection: apsw.Connection, chunk_id: object) -> IndexDamaged:
@@ -136,20 +160,18 @@ class _Found:
     text_rank: int | None = None
 
 
-def _by_vector(
-    connection: apsw.Connection, vector: bytes, k: int, visible: Visible
-) -> list[_Found]:
+def _by_vector(scope: _Scope, vector: bytes, k: int) -> list[_Found]:
     found = []
-    for rank, (chunk_id, distance) in enumerate(_ranked(connection, vector, k, visible), start=1):
+    for rank, (chunk_id, distance) in enumerate(_ranked(scope, vector, k), start=1):
         score = _cosine(distance)
         found.append(_Found(chunk_id, "vector", score, vector_score=score, vector_rank=rank))
     return found
 
 
-def _by_text(connection: apsw.Connection, text: str, k: int, visible: Visible) -> list[_Found]:
-    matches = match_text(connection, text, visible, skip_frequent=False)
+def _by_text(scope: _Scope, text: str, k: int) -> list[_Found]:
+    matches = scope.matches(text, skip_frequent=False)
     found = []
-    for rank, row in enumerate(_best(connection, matches.ids, matches.scores, k), start=1):
+    for rank, row in enumerate(_best(scope.connection, matches.ids, matches.scores, k), start=1):
         score = float(matches.scores[row])
         chunk_id = int(matches.ids[row])
         found.append(_Found(chunk_id, "text", score, text_score=score, text_rank=rank))
@@ -157,18 +179,13 @@ def _by_text(connection: apsw.Connection, text: str, k: int, visible: Visible) -
 
 
 def _by_both(
-    connection: apsw.Connection,
-    vector: bytes,
-    text: str,
-    k: int,
-    visible: Visible,
-    fuse: Fuse,
-    depth: int,
+    scope: _Scope, vector: bytes, text: str, k: int, fuse: Fuse, depth: int
 ) -> list[_Found]:
     """The best of each leg, each with the scores of both, ranked by ``fuse``."""
-    distances = dict(_ranked(connection, vector, depth, visible))
+    connection = scope.connection
+    distances = dict(_ranked(scope, vector, depth))
     vector_ranks = {chunk_id: rank for rank, chunk_id in enumerate(distances, start=1)}
-    matches = match_text(connection, text, visible, skip_frequent=True)
+    matches = scope.matches(text, skip_frequent=True)
     best = matches.ids[_best(connection, matches.ids, matches.scores, depth)].tolist()
     text_ranks = {chunk_id: rank for rank, chunk_id in enumerate(best, start=1)}
     missing = [chunk_id for chunk_id in best if chunk_id not in distances]
@@ -217,15 +234,19 @@ def _best(connection: apsw.Connection, ids: Ids, scores: Scores, k: int) -> list
 
 
 def _distances(connection: apsw.Connection, vector: bytes, ids: Sequence[int]) -> dict[int, float]:
-    """L2 distances of these passages to the question."""
-    rows: list[Any] = connection.execute(
-        "SELECT rowid, vec_distance_l2(embedding, ?) FROM chunk_vector "
-        "WHERE rowid IN (SELECT value FROM json_each(?))",
-        (vector, json.dumps(list(ids))),
-    ).fetchall()
-    found = dict(rows)
-    if len(found) != len(ids) or None in found.values():
-        raise _orphan(connection, next((i for i in ids if found.get(i) is None), "?"))
+    """L2 distances of these passages to the question, each looked up by its number.
+
+    ``rowid IN`` without a MATCH makes vec0 read every vector.
+    """
+    found: dict[int, float] = {}
+    for chunk_id in ids:
+        row = connection.execute(
+            "SELECT vec_distance_l2(embedding, ?) FROM chunk_vector WHERE rowid = ?",
+            (vector, chunk_id),
+        ).fetchone()
+        if row is None or row[0] is None:
+            raise _orphan(connection, chunk_id)
+        found[chunk_id] = row[0]
     return found
 
 
@@ -234,9 +255,7 @@ def _cosine(distance: float) -> float:
     return 1.0 - distance * distance / 2.0
 
 
-def _ranked(
-    connection: apsw.Connection, vector: bytes, k: int, visible: Visible
-) -> list[tuple[int, float]]:
+def _ranked(scope: _Scope, vector: bytes, k: int) -> list[tuple[int, float]]:
     """(chunk id, distance) of the k nearest in their exact order.
 
     vec0 breaks ties as it likes, so one row more than k is asked for: when it is as near as the
@@ -244,19 +263,21 @@ def _ranked(
     """
     asked = k + 1
     while asked <= MAXIMUM_KNN:
-        rows = _knn(connection, vector, asked, visible)
+        rows = _knn(scope, vector, asked)
         if len(rows) < asked or rows[k - 1][1] < rows[-1][1]:
-            return _in_order(connection, rows)[:k]
+            return _in_order(scope.connection, rows)[:k]
         asked = 4 * asked
-    return _compare_all(connection, vector, k, visible)
+    return _compare_all(scope.connection, vector, k, scope.visible)
 
 
-def _knn(
-    connection: apsw.Connection, vector: bytes, k: int, visible: Visible
-) -> list[tuple[int, float]]:
+def _knn(scope: _Scope, vector: bytes, k: int) -> list[tuple[int, float]]:
+    connection, visible = scope.connection, scope.visible
     filters, bindings = "", [vector, k]
     many = max(len(visible.acl_sets or ()), len(visible.sources or ())) > MAXIMUM_IN_VALUES
-    if many or visible.is_narrow:
+    if scope.asked is not None:
+        filters = " AND rowid IN (SELECT value FROM json_each(?))"
+        bindings.append(json.dumps(scope.asked))
+    elif many:
         conditions, values = document_conditions(visible)
         filters = (
             " AND rowid IN (SELECT c.id FROM document d JOIN chunk c ON c.document_id = d.id "

@@ -193,16 +193,16 @@ def _texts(connection: apsw.Connection, _: IndexFingerprint) -> Iterator[Problem
     """The analysed terms of every passage against their checksum, marks and statistics."""
     rows = connection.execute(
         "SELECT d.id, d.source || '/' || d.path, c.position, c.terms, l.terms, l.terms_checksum, "
-        "l.acl_set IS d.acl_set AND l.language IS d.language "
+        "l.acl_set IS d.acl_set AND l.language IS d.language AND l.source_id IS s.id "
         "FROM chunk c JOIN document d ON d.id = c.document_id "
-        "LEFT JOIN text_length l ON l.chunk_id = c.id"
+        "LEFT JOIN source s ON s.name = d.source LEFT JOIN text_length l ON l.chunk_id = c.id"
     )
     for document_id, name, position, terms, count, expected, marked in rows:
         fault = ""
         if count is None:
             fault = "have no length"
         elif not marked:
-            fault = "have other ACL tags or another language than the document"
+            fault = "have other ACL tags, another language or another source than the document"
         elif checksum(terms.encode()) != expected or len(terms.split()) != count:
             fault = "differ from their checksum"
         if fault:

@@ -46,11 +46,6 @@ class Visible:
             (f.paths, f.metadata, f.languages, f.modified_after, f.modified_before),
         )
 
-    @property
-    def is_filtered(self) -> bool:
-        """True when anything but the ACL narrows the answer."""
-        return self.sources is not None or self.is_narrow
-
 
 def resolve(connection: apsw.Connection, acl_tags: AclTags, filters: Filters) -> Visible:
     """Turn tags and source names into this index's numbers, bound and never spelled into SQL.
@@ -60,7 +55,9 @@ def resolve(connection: apsw.Connection, acl_tags: AclTags, filters: Filters) ->
     """
     acl_sets: list[int] | None = None
     if not isinstance(acl_tags, Everything):
-        acl_sets = sorted(_numbers(connection, "acl_set", "acl_set_tag", "tag", acl_tags))
+        # Spelled out as it is stored, a tag with a lone surrogate would be another tag.
+        tags = [tag for tag in acl_tags if storable(tag) == tag]
+        acl_sets = sorted(_numbers(connection, "acl_set", "acl_set_tag", "tag", tags))
         total = connection.execute("SELECT count(*) FROM acl_set").fetchone()
         if acl_sets and total is not None and len(acl_sets) == total[0]:
             acl_sets = None
@@ -125,3 +122,19 @@ def document_conditions(visible: Visible) -> tuple[str, list[Any]]:
     if filters.paths:
         conditions.append("path_matches(d.path)")
     return " AND ".join(conditions), bindings
+
+
+def asked_passages(connection: apsw.Connection, visible: Visible) -> list[int] | None:
+    """Ids of the visible passages that pass narrow filters, ascending; None when there are none.
+
+    Both legs use this list, so that every document is looked at once.
+    """
+    if not visible.is_narrow:
+        return None
+    conditions, bindings = document_conditions(visible)
+    rows = connection.execute(
+        "SELECT c.id FROM document d JOIN chunk c ON c.document_id = d.id "
+        f"WHERE {conditions} ORDER BY c.id",
+        bindings,
+    )
+    return [row[0] for row in rows]

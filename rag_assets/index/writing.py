@@ -55,8 +55,8 @@ _UPDATE_CHUNK: Final = (
 )
 _UPDATE_TERMS: Final = "UPDATE chunk SET terms = ? WHERE id = ?"
 _INSERT_LENGTH: Final = (
-    "INSERT INTO text_length (chunk_id, acl_set, language, terms, terms_checksum) "
-    "VALUES (?, ?, ?, ?, ?)"
+    "INSERT INTO text_length (chunk_id, acl_set, language, source_id, terms, terms_checksum) "
+    "VALUES (?, ?, ?, ?, ?, ?)"
 )
 _DELETE_LENGTH: Final = "DELETE FROM text_length WHERE chunk_id = ?"
 _INSERT_VECTOR: Final = (
@@ -260,7 +260,7 @@ class BatchWriter:
                 )
             )
             self._new_vectors.append((chunk_id, passage.vector, acl_set, source_id))
-            self._new_lengths.append(_length_row(chunk_id, passage, document, acl_set, terms))
+            self._new_lengths.append(self._length_row(chunk_id, passage, document, acl_set, terms))
             self.upserted += 1
 
     def _replace_chunks(
@@ -308,8 +308,14 @@ class BatchWriter:
             self.connection.execute(_UPDATE_TERMS, (terms, row[0]))
             self.connection.execute(_DELETE_LENGTH, (row[0],))
             self.connection.execute(
-                _INSERT_LENGTH, _length_row(row[0], passage, document, acl_set, terms)
+                _INSERT_LENGTH, self._length_row(row[0], passage, document, acl_set, terms)
             )
+
+    def _length_row(
+        self, chunk_id: int, passage: Passage, document: Prepared, acl_set: int, terms: str
+    ) -> tuple[Any, ...]:
+        source_id, count = self._source(document.source), len(passage.terms)
+        return chunk_id, acl_set, document.language, source_id, count, checksum(terms.encode())
 
     def _delete_chunk(self, chunk_id: int) -> None:
         self.connection.execute(_DELETE_VECTOR, (chunk_id,))
@@ -324,12 +330,6 @@ class BatchWriter:
         if name not in self._sources:
             self._sources[name] = _intern(self.connection, "source", "name", name)[0]
         return self._sources[name]
-
-
-def _length_row(
-    chunk_id: int, passage: Passage, document: Prepared, acl_set: int, terms: str
-) -> tuple[Any, ...]:
-    return chunk_id, acl_set, document.language, len(passage.terms), checksum(terms.encode())
 
 
 def _pair(

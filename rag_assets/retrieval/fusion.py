@@ -10,8 +10,8 @@ from rag_assets.errors import ConfigurationError
 if TYPE_CHECKING:
     from rag_assets.index.base import Candidates, Scores
 
-DEPTH: Final = 50
-"""Passages that each leg proposes, when fewer are asked for."""
+DEPTH: Final = 30
+"""Passages that each leg proposes, when fewer are asked for; 50 found nothing more."""
 TEXT_WEIGHT: Final = 0.35
 """What a passage that holds all of the question gains, in units of cosine; measured over six sets
 in ``benchmarks/README.md``, where 0.2 to 0.5 are all better than reciprocal ranks."""

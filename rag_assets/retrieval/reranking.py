@@ -193,7 +193,7 @@ class HttpReranker:
             ) from failure
 
     def _refuse(self, response: Response, texts: Sequence[str]) -> NoReturn:
-        from rag_assets.embeddings.refusals import excerpt
+        from rag_assets.refusals import excerpt
 
         status = response.status_code
         said = excerpt(response.content, texts, self._client.secrets)

@@ -18,8 +18,8 @@ from rag_assets.service.middleware import LOOPBACK, Gate
 from rag_assets.service.page import page_routes
 
 if TYPE_CHECKING:
-    from rag_assets.config import ServiceSettings
     from rag_assets.service.core import SearchService
+    from rag_assets.settings import ServiceSettings
 
 
 def build_app(service: SearchService) -> Starlette:

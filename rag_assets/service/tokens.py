@@ -238,7 +238,7 @@ def _checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Sorted tags, by the rule of the configuration's ``acl``."""
     from pydantic import TypeAdapter, ValidationError
 
-    from rag_assets.config import AclTag
+    from rag_assets.settings import AclTag
 
     try:
         checked = TypeAdapter(list[AclTag]).validate_python(list(tags))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,7 +28,6 @@ from rag_assets.testing.reference_search import (
     passes,
 )
 from rag_assets.testing.search_examples import (
-    PATHS,
     SOURCES,
     ChosenVectors,
     SearchExample,
@@ -276,13 +276,19 @@ def everything_told(
     if not dated or stats.size_bytes:  # the size is told to those who see everything
         stats = replace(stats, last_indexed_at=None, size_bytes=0)
     told.append(repr(replace(stats, sources=sorted(stats.sources.items()))))  # type: ignore[arg-type]
-    for source in SOURCES:
-        for path in PATHS:
-            document = store.document(source, path, acl_tags=acl_tags)
-            if document is not None:
-                shown = document if dated else replace(document, indexed_at=None)
-                told.append(f"{path!a}: {shown}")
+    for source, path in sorted(spellings(example.items)):
+        document = store.document(source, path, acl_tags=acl_tags)
+        if document is not None:
+            shown = document if dated else replace(document, indexed_at=None)
+            told.append(f"{source} {path!a}: {shown}")
     return told
+
+
+def spellings(items: Sequence[IndexedDocument]) -> set[tuple[str, str]]:
+    """Source and path of every document, as spelled and in both Unicode normal forms."""
+    names = [(item.document.source, item.document.path) for item in items]
+    forms: tuple[Literal["NFC", "NFD"], ...] = ("NFC", "NFD")
+    return {*names, *((s, unicodedata.normalize(form, p)) for s, p in names for form in forms)}
 
 
 def write_all(store: VectorStore, items: Sequence[IndexedDocument]) -> None:

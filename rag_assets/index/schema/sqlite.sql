@@ -79,6 +79,7 @@ CREATE TABLE text_length (
     chunk_id       INTEGER PRIMARY KEY,
     acl_set        INTEGER NOT NULL,
     language       TEXT NOT NULL,
+    source_id      INTEGER NOT NULL,
     terms          INTEGER NOT NULL,
     terms_checksum INTEGER NOT NULL
 );

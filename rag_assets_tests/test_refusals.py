@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.embeddings.refusals import LONGEST_EXCERPT, excerpt
+from rag_assets.refusals import LONGEST_EXCERPT, excerpt
 
 
 @given(st.binary(max_size=2000), st.lists(st.text(max_size=60), max_size=4))
