@@ -166,7 +166,7 @@ def plot(results: Mapping[str, dict[str, Scores]], file: Path) -> None:
     axes.set_ylabel("nDCG@10")
     axes.set_ylim(0, 1)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(ncols=len(systems), frameon=False, loc="upper right")
+    axes.legend(ncols=len(systems), frameon=False, loc="upper left")
     figure.savefig(file, dpi=110)
 
 

@@ -133,7 +133,9 @@ def callers() -> st.SearchStrategy[AclTags]:
     """Tags a caller names: known ones, strange ones, none, or all trust."""
     few = st.lists(st.sampled_from((*TAGS, *STRANGE_TAGS)), min_size=1, max_size=3)
     some = st.lists(st.sampled_from((*["public"] * 4, *TAGS)), min_size=2, max_size=5)
-    return st.one_of(few, some, some, some, st.sampled_from([EVERYTHING, EVERYTHING, [], list(TAGS)]))
+    return st.one_of(
+        few, some, some, some, st.sampled_from([EVERYTHING, EVERYTHING, [], list(TAGS)])
+    )
 
 
 def any_filters() -> st.SearchStrategy[Filters]:
