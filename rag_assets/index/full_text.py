@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rag_assets.analysis import query_terms
+from rag_assets.index.text_memory import Ids, Remembered, TextMemory
 from rag_assets.index.visibility import Visible
 
 SATURATION: Final = 1.2
@@ -40,7 +41,6 @@ UNKNOWN_LANGUAGE: Final = "und"
 """How terms of documents without a language are marked (ISO 639: undetermined)."""
 
 Scores = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,7 @@ def match_text(
     question: str,
     visible: Visible,
     asked: Ids | None,
+    memory: TextMemory,
     *,
     skip_frequent: bool,
 ) -> TextMatches:
@@ -105,7 +106,7 @@ def match_text(
     filters, ascending; None: no such filter. ``skip_frequent``: when every term is too frequent to
     say anything, nothing matches; else the rarest is searched then.
     """
-    index = _TermIndex(connection, visible, asked)
+    index = _TermIndex(connection, visible, asked, memory.at(connection))
     terms = {language: query_terms(question, language) for language in index.statistics.acl_sets}
     kept = _affordable(index, list(dict.fromkeys(chain.from_iterable(terms.values()))))
     if kept.nothing_found and kept.frequent and not skip_frequent:
@@ -134,20 +135,26 @@ def match_text(
 class _TermIndex:
     """Looks terms up, marked with the languages and ACL sets that the caller may see."""
 
-    def __init__(self, connection: apsw.Connection, visible: Visible, asked: Ids | None) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        visible: Visible,
+        asked: Ids | None,
+        remembered: Remembered,
+    ) -> None:
         self.statistics = _statistics(connection, visible)
         self._connection = connection
-        self._everything = visible.acl_sets is None
+        self._acl_sets = None if visible.acl_sets is None else tuple(visible.acl_sets)
+        self._remembered = remembered
         self._sources = visible.sources
         self._asked = asked
 
     def occurrences(self, term: str, limit: int) -> int:
         """How often ``term`` occurs in any language, counted up to ``limit``."""
         where, bindings = self._condition(term, None)
-        return self._number(
-            f"SELECT count(*) FROM (SELECT 1 FROM chunk_term WHERE {where} LIMIT {limit:d})",
-            bindings,
-        )
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM chunk_term WHERE {where} LIMIT {limit:d})"
+        key = (self._acl_sets, term)
+        return self._remembered.count(key, lambda: self._number(sql, bindings))
 
     def passages(self, term: str, language: str) -> int:
         """How many passages in ``language`` hold ``term``."""
@@ -158,24 +165,20 @@ class _TermIndex:
     def postings(self, term: str, language: str) -> _Postings:
         """The passages in ``language`` that hold ``term``."""
         where, bindings = self._condition(term, language)
-        rows = self._connection.execute(
-            "SELECT v.doc, l.terms, l.source_id FROM chunk_term v "
-            f"CROSS JOIN text_length l ON l.chunk_id = v.doc WHERE {where}",
-            bindings,
-        )
-        table = np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, 3)
-        ids, first, counts = np.unique(table[:, 0], return_index=True, return_counts=True)
+        rows = self._connection.execute(f"SELECT doc FROM chunk_term WHERE {where}", bindings)
+        occurrences = np.fromiter(chain.from_iterable(rows), np.int64)
+        ids, counts = np.unique(occurrences, return_counts=True)
+        lengths, sources = self._remembered.lengths(ids)
         asked = np.ones(len(ids), dtype=bool)
         if self._sources is not None:
-            asked &= np.isin(table[first, 2], self._sources)
+            asked &= np.isin(sources, self._sources)
         if self._asked is not None:
             asked &= np.isin(ids, self._asked, assume_unique=True)
-        lengths = table[first, 1].astype(np.float64)
         return _Postings(ids, lengths, counts.astype(np.float64), asked)
 
     def _condition(self, term: str, language: str | None) -> tuple[str, list[str]]:
         """SQL on the column ``term``, in one language or all, and its bindings."""
-        if self._everything:
+        if self._acl_sets is None:
             low = term + ("~" if language is None else _mark(language) + "0")
             high = term + ("\x7f" if language is None else _mark(language) + ":")
             return "term >= ? AND term < ?", [low, high]

@@ -19,8 +19,9 @@ from rag_assets.embeddings.base import Vectors
 from rag_assets.errors import DimensionMismatch, IndexDamaged, VectorStoreError
 from rag_assets.filters import Filters
 from rag_assets.index.base import Candidates, Fuse
-from rag_assets.index.full_text import Ids, Scores, TextMatches, match_text
+from rag_assets.index.full_text import Scores, TextMatches, match_text
 from rag_assets.index.records import CHUNK_COLUMNS, chunk_from_row
+from rag_assets.index.text_memory import Ids, TextMemory
 from rag_assets.index.visibility import (
     Visible,
     asked_passages,
@@ -98,6 +99,7 @@ def search(
     filters: Filters,
     fuse: Fuse | None,
     depth: int,
+    memory: TextMemory,
 ) -> list[Hit]:
     """The min(k, visible) best passages by vector, by text, or by both fused.
 
@@ -110,7 +112,7 @@ def search(
     asked = asked_passages(connection, visible)
     if asked == []:
         return []
-    scope = _Scope(connection, visible, asked)
+    scope = _Scope(connection, visible, asked, memory)
     if text is None:
         assert vector is not None
         found = _by_vector(scope, vector, k)
@@ -134,10 +136,13 @@ class _Scope:
     visible: Visible
     asked: list[int] | None
     """Passages that pass the narrow filters; None when there are no such filters."""
+    memory: TextMemory
 
     def matches(self, text: str, *, skip_frequent: bool) -> TextMatches:
         asked = None if self.asked is None else np.array(self.asked, dtype=np.int64)
-        return match_text(self.connection, text, self.visible, asked, skip_frequent=skip_frequent)
+        return match_text(
+            self.connection, text, self.visible, asked, self.memory, skip_frequent=skip_frequent
+        )
 
 
 def _orphan(connection: apsw.Connection, chunk_id: object) -> IndexDamaged:

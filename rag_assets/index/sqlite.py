@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rag_assets.embeddings.base import Vectors
     from rag_assets.index.base import ExplainedDocument, Fuse, IndexedDocument, UpsertCounts
     from rag_assets.index.generations import IndexDirectory
+    from rag_assets.index.text_memory import TextMemory
     from rag_assets.models import Hit
 
 _LOG = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class SqliteStore:
         self._readers = ReaderPool(self.path)
         self._fingerprint: IndexFingerprint | None = None
         self._lease: WriterLease | None = None
+        self._text_memory: TextMemory | None = None
 
     @property
     def generation(self) -> str:
@@ -267,6 +269,7 @@ class SqliteStore:
             IndexMissing: the index was never written.
         """
         from rag_assets.index.searching import query_vector, search
+        from rag_assets.index.text_memory import TextMemory
 
         if isinstance(acl_tags, str):
             raise TypeError(f"acl_tags must be a collection of str, not the str {acl_tags!r}")
@@ -278,6 +281,7 @@ class SqliteStore:
         query = None if vector is None else query_vector(vector, dim)
         if k <= 0:
             return []
+        memory = self._text_memory = self._text_memory or TextMemory()
         with self._reading() as connection:
             return search(
                 connection,
@@ -288,6 +292,7 @@ class SqliteStore:
                 filters=filters or Filters(),
                 fuse=fuse,
                 depth=depth,
+                memory=memory,
             )
 
     def document(self, source: str, path: str, *, acl_tags: AclTags) -> ExplainedDocument | None:

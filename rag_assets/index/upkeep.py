@@ -102,6 +102,7 @@ def _rewrite_text(connection: apsw.Connection) -> None:
         "SELECT acl_set, language, count(*), sum(terms) FROM text_length GROUP BY acl_set, language"
     )
     connection.execute("INSERT INTO chunk_text (chunk_text) VALUES ('rebuild')")
+    connection.execute("UPDATE text_version SET version = version + 1")
 
 
 def drop_unused(connection: apsw.Connection) -> None:

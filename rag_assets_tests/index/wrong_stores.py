@@ -30,9 +30,9 @@ Seed = Callable[[Patch], type[SqliteStore]]
 def post_filter_by_join(patch: Patch) -> type[SqliteStore]:
     """The k nearest of all, of which a join keeps the visible ones."""
 
-    def knn(connection: Any, vector: bytes, k: int, visible: Visible) -> list[Any]:
-        conditions, bindings = document_conditions(visible)
-        return connection.execute(
+    def knn(scope: Any, vector: bytes, k: int) -> list[Any]:
+        conditions, bindings = document_conditions(scope.visible)
+        return scope.connection.execute(
             "SELECT v.rowid, v.distance FROM chunk_vector v JOIN chunk c ON c.id = v.rowid "
             "JOIN document d ON d.id = c.document_id WHERE v.embedding MATCH ? AND v.k = ? "
             f"AND {conditions} ORDER BY v.distance",
@@ -46,8 +46,8 @@ def post_filter_by_join(patch: Patch) -> type[SqliteStore]:
 def not_in_place_of_in(patch: Patch) -> type[SqliteStore]:
     """The sets that are hidden are excluded; vec0 does that after it has chosen k."""
 
-    def knn(connection: Any, vector: bytes, k: int, visible: Visible) -> list[Any]:
-        filters, bindings = "", [vector, k]
+    def knn(scope: Any, vector: bytes, k: int) -> list[Any]:
+        visible, filters, bindings = scope.visible, "", [vector, k]
         for column, table, numbers in (
             ("acl_set", "acl_set", visible.acl_sets),
             ("source_id", "source", visible.sources),
@@ -66,7 +66,7 @@ def not_in_place_of_in(patch: Patch) -> type[SqliteStore]:
             )
             bindings += values
         sql = searching._NEAREST.format(filters=filters)
-        return connection.execute(sql, bindings).fetchall()
+        return scope.connection.execute(sql, bindings).fetchall()
 
     patch.setattr(searching, "_knn", knn)
     return SqliteStore
@@ -75,7 +75,7 @@ def not_in_place_of_in(patch: Patch) -> type[SqliteStore]:
 def partition_in(patch: Patch) -> type[SqliteStore]:
     """The ACL set as vec0's partition key: k rows for each set, one set after the other.
 
-    The store believes that they come by distance, as vec0 promises with any other column.
+    They are taken as they come: vec0 needs no ORDER BY where there is no partition.
     """
 
     def in_order(connection: Any, rows: list[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -84,6 +84,7 @@ def partition_in(patch: Patch) -> type[SqliteStore]:
 
     right = searching._in_order
     patch.setattr(searching, "_in_order", in_order)
+    patch.setattr(searching, "_NEAREST", searching._NEAREST.removesuffix("ORDER BY distance"))
     table = schema._CREATE_CHUNK_VECTOR.replace("acl_set integer", "acl_set integer partition key")
     patch.setattr(schema, "_CREATE_CHUNK_VECTOR", table)
     return SqliteStore
@@ -105,7 +106,7 @@ def bm25_of_fts5(patch: Patch) -> type[SqliteStore]:
     """FTS5's own bm25(), over the right passages but with the statistics of all."""
 
     def match(
-        connection: Any, question: str, visible: Visible, *, skip_frequent: bool
+        connection: Any, question: str, visible: Visible, asked: Any, *, skip_frequent: bool
     ) -> TextMatches:
         acl_sets = full_text._statistics(connection, visible).acl_sets
         wanted = [
@@ -115,7 +116,7 @@ def bm25_of_fts5(patch: Patch) -> type[SqliteStore]:
             for acl_set in some
         ]
         if not wanted:
-            return full_text._no_matches()
+            return full_text._joined([])
         conditions, bindings = document_conditions(visible)
         rows = connection.execute(
             "SELECT rowid, -bm25(chunk_text) FROM chunk_text WHERE chunk_text MATCH ? "
@@ -221,8 +222,10 @@ def text_leg_without_acl(patch: Patch) -> type[SqliteStore]:
     """The words of every document are searched."""
     right = full_text.match_text
 
-    def match(connection: Any, question: str, visible: Visible, **options: Any) -> TextMatches:
-        return right(connection, question, replace(visible, acl_sets=None), **options)
+    def match(
+        connection: Any, question: str, visible: Visible, asked: Any, **options: Any
+    ) -> TextMatches:
+        return right(connection, question, replace(visible, acl_sets=None), asked, **options)
 
     patch.setattr(searching, "match_text", match)
     return SqliteStore
@@ -232,9 +235,11 @@ def text_leg_without_filters(patch: Patch) -> type[SqliteStore]:
     """The words of every document that the caller may read are searched."""
     right = full_text.match_text
 
-    def match(connection: Any, question: str, visible: Visible, **options: Any) -> TextMatches:
+    def match(
+        connection: Any, question: str, visible: Visible, asked: Any, **options: Any
+    ) -> TextMatches:
         unfiltered = Visible(visible.acl_sets, None, Filters())
-        return right(connection, question, unfiltered, **options)
+        return right(connection, question, unfiltered, None, **options)
 
     patch.setattr(searching, "match_text", match)
     return SqliteStore

@@ -93,12 +93,22 @@ CREATE TABLE text_statistics (
     PRIMARY KEY (acl_set, language)
 ) WITHOUT ROWID;
 
+-- Grows with every change of the full-text index: what a process remembers of it holds until then.
+CREATE TABLE text_version (
+    id      INTEGER PRIMARY KEY CHECK (id = 1),
+    version INTEGER NOT NULL
+);
+
+INSERT INTO text_version VALUES (1, 0);
+
 CREATE TRIGGER text_length_inserted AFTER INSERT ON text_length BEGIN
+    UPDATE text_version SET version = version + 1;
     INSERT INTO text_statistics VALUES (NEW.acl_set, NEW.language, 1, NEW.terms)
     ON CONFLICT DO UPDATE SET chunks = chunks + 1, terms = terms + excluded.terms;
 END;
 
 CREATE TRIGGER text_length_deleted AFTER DELETE ON text_length BEGIN
+    UPDATE text_version SET version = version + 1;
     UPDATE text_statistics SET chunks = chunks - 1, terms = terms - OLD.terms
     WHERE acl_set = OLD.acl_set AND language = OLD.language;
     DELETE FROM text_statistics
