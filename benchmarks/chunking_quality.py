@@ -71,6 +71,8 @@ class Measured:
     """Tokens -> share of the characters of the answer that were found."""
     overlap: dict[int, PerQuestion]
     """Tokens -> characters found / characters found, missed or taken in vain."""
+    used: dict[int, PerQuestion]
+    """Tokens -> tokens of the passages taken: passages are taken whole, so never quite all."""
 
 
 Cut = Callable[[str, int], "list[tuple[int, int]]"]
@@ -160,17 +162,20 @@ def measure(
     order = _ranked(questions, pieces, embedder)
     recall: dict[int, list[float]] = {budget: [] for budget in BUDGETS}
     overlap: dict[int, list[float]] = {budget: [] for budget in BUDGETS}
+    used: dict[int, list[int]] = {budget: [] for budget in BUDGETS}
     for question, best in zip(questions, order, strict=True):
         for budget in BUDGETS:
             taken = _fitting([pieces[n] for n in best[:200]], budget)
             found, answer, read = _characters(question, taken, len(texts[question.corpus]))
             recall[budget].append(found / answer)
             overlap[budget].append(found / (answer + read - found))
+            used[budget].append(sum(piece.tokens for piece in taken))
     return Measured(
         pieces,
         np.array([_is_whole(q.corpus, span, pieces) for q in questions for span in q.spans], float),
         {budget: np.array(values) for budget, values in recall.items()},
         {budget: np.array(values) for budget, values in overlap.items()},
+        {budget: np.array(values, float) for budget, values in used.items()},
     )
 
 
@@ -243,14 +248,16 @@ def _is_whole(corpus: str, span: tuple[int, int], pieces: Sequence[Piece]) -> bo
 def _overall(texts: dict[str, str], measured: dict[str, Measured]) -> str:
     source = sum(estimate_tokens(text) for text in texts.values())
     head = ["chunker", "passages", "mean tokens", "tokens / source", "answers whole"]
-    head += [f"recall at {budget:,}" for budget in BUDGETS] + [f"IoU at {BUDGETS[0]:,}"]
+    head += [f"recall at {budget:,}" for budget in BUDGETS]
+    head += [f"IoU at {BUDGETS[0]:,}", f"tokens taken of {BUDGETS[0]:,}"]
     rows = []
     for name, own in measured.items():
         tokens = _mean_tokens(own.pieces)
         row = [name, str(len(own.pieces)), f"{tokens:.0f}"]
         row += [f"{tokens * len(own.pieces) / source:.2f}", f"{own.whole.mean():.3f}"]
         row += [f"{own.recall[budget].mean():.3f}" for budget in BUDGETS]
-        rows.append([*row, f"{own.overlap[BUDGETS[0]].mean():.3f}"])
+        row += [f"{own.overlap[BUDGETS[0]].mean():.3f}", f"{own.used[BUDGETS[0]].mean():.0f}"]
+        rows.append(row)
     return markdown_table(head, rows)
 
 

@@ -112,24 +112,21 @@ def match_text(
     if kept.nothing_found and kept.frequent and not skip_frequent:
         kept.keep_rarest(index)
     postings = {
-        (language, term): index.postings(term, language)
-        for language, own in terms.items()
-        for term in own
-        if kept.occurrences.get(term)
+        term: {
+            language: index.postings(term, language)
+            for language, own in terms.items()
+            if term in own
+        }
+        for term, occurrences in kept.occurrences.items()
+        if occurrences
     }
-    weights = {
-        term: _weight(index, term, [found for (_, t), found in postings.items() if t == term],
-                      [language for language in terms if (language, term) not in postings])
-        for term in kept.occurrences
-    }  # fmt: skip
-    parts = [
-        _scored(
-            [(weights[term], postings.get((language, term))) for term in own if term in weights],
-            index.statistics,
-        )
-        for language, own in terms.items()
-    ]
-    return _joined([part for part in parts if len(part.ids)])
+    weights = {term: _weight(index, term, postings.get(term, {})) for term in kept.occurrences}
+    parts = []
+    for language, own in terms.items():
+        searched = [term for term in own if term in weights]
+        found = [(weights[term], postings.get(term, {}).get(language)) for term in searched]
+        parts.append(_scored(found, index.statistics))
+    return _joined(parts)
 
 
 class _TermIndex:
@@ -237,13 +234,12 @@ def _affordable(index: _TermIndex, terms: Sequence[str]) -> _Kept:
     return _Kept(kept, frequent)
 
 
-def _weight(
-    index: _TermIndex, term: str, found: Sequence[_Postings], elsewhere: Sequence[str]
-) -> float:
+def _weight(index: _TermIndex, term: str, found: Mapping[str, _Postings]) -> float:
     """The IDF of a term over all visible passages, those in other languages included."""
     chunks = index.statistics.chunks
-    passages = sum(len(postings.ids) for postings in found)
+    passages = sum(len(postings.ids) for postings in found.values())
     if found:
+        elsewhere = index.statistics.acl_sets.keys() - found.keys()
         passages += sum(index.passages(term, language) for language in elsewhere)
     return math.log1p((chunks - passages + 0.5) / (passages + 0.5))
 

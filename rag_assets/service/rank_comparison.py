@@ -27,6 +27,10 @@ MODES: Final = ("vector", "hybrid", "text")
 """In the order in which the columns stand: the fused ranking between the two it is made of."""
 CHART_RANKS: Final = 20
 """Ranks that the chart shows; more lines cannot be followed."""
+FEWEST_PASSAGES: Final = 4
+"""Among fewer passages no word is taken for a common one."""
+MOST_PASSAGES: Final = 0.6
+"""A word of the question in a larger share of the passages shown is not marked."""
 
 Spans = Callable[[str, str, str], Sequence[tuple[int, int]]]
 
@@ -175,20 +179,37 @@ def _rows(found: Mapping[str, list[Hit]], search: SearchForm) -> list[Row]:
         return tuple(place.rank if (place := places[key][m]) else float("inf") for m in order)
 
     ordered = sorted(hits, key=lambda key: (ranks(key), key))
+    telling = telling_words(search.question, list(hits.values()))
     return [
-        _row(number, hits[key], places[key], search.question)
-        for number, key in enumerate(ordered, start=1)
+        _row(number, hits[key], places[key], telling) for number, key in enumerate(ordered, start=1)
     ]
+
+
+def telling_words(question: str, hits: Sequence[Hit]) -> str:
+    """``question`` without the words that most passages hold (the, de ...): marking them would
+    hide the others. All of it when nothing else would be left, or with few passages."""
+    from rag_assets.analysis import matching_spans
+
+    if len(hits) < FEWEST_PASSAGES:
+        return question
+    words = question.split()
+    telling = [
+        word
+        for word in words
+        if sum(bool(matching_spans(hit.content, word, hit.language)) for hit in hits)
+        <= MOST_PASSAGES * len(hits)
+    ]
+    return " ".join(telling or words)
 
 
 def _leg(rank: int | None, score: float | None) -> Place | None:
     return None if rank is None else Place(rank, score)
 
 
-def _row(number: int, hit: Hit, places: Mapping[str, Place | None], question: str) -> Row:
+def _row(number: int, hit: Hit, places: Mapping[str, Place | None], telling: str) -> Row:
     from rag_assets.analysis import matching_spans
 
-    spans = matching_spans(hit.content, question, hit.language)
+    spans = matching_spans(hit.content, telling, hit.language)
     text, kept = excerpt(hit.content, spans)
     whole = None if text == hit.content else marked(hit.content, spans)
     return Row(number, hit, places, marked(text, kept) if kept else visible(text), whole)

@@ -73,7 +73,7 @@ class SearchContract:
         check_example(store, example)
 
     @given(example=search_examples(minimum=3, maximum=12))
-    @settings(max_examples=100, deadline=None, suppress_health_check=_UNMINDED)
+    @settings(max_examples=60, deadline=None, suppress_health_check=_UNMINDED)
     def test_index_that_never_had_the_hidden_documents_answers_alike(
         self, make_store: MakeStore, example: SearchExample
     ) -> None:
@@ -92,7 +92,7 @@ class SearchContract:
             assert told[0] == told[1]
 
     @given(example=search_examples(minimum=24, maximum=32))
-    @settings(max_examples=40, deadline=None, suppress_health_check=_UNMINDED)
+    @settings(max_examples=25, deadline=None, suppress_health_check=_UNMINDED)
     def test_more_passages_than_a_leg_proposes(
         self, store: VectorStore, example: SearchExample
     ) -> None:

@@ -105,9 +105,7 @@ def statistics_of_hidden_passages(patch: Patch) -> type[SqliteStore]:
 def bm25_of_fts5(patch: Patch) -> type[SqliteStore]:
     """FTS5's own bm25(), over the right passages but with the statistics of all."""
 
-    def match(
-        connection: Any, question: str, visible: Visible, asked: Any, *, skip_frequent: bool
-    ) -> TextMatches:
+    def match(connection: Any, question: str, visible: Visible, *_: Any, **__: Any) -> TextMatches:
         acl_sets = full_text._statistics(connection, visible).acl_sets
         wanted = [
             f'"{term}{full_text._mark(language)}{acl_set}"'
@@ -223,9 +221,9 @@ def text_leg_without_acl(patch: Patch) -> type[SqliteStore]:
     right = full_text.match_text
 
     def match(
-        connection: Any, question: str, visible: Visible, asked: Any, **options: Any
+        connection: Any, question: str, visible: Visible, *rest: Any, **options: Any
     ) -> TextMatches:
-        return right(connection, question, replace(visible, acl_sets=None), asked, **options)
+        return right(connection, question, replace(visible, acl_sets=None), *rest, **options)
 
     patch.setattr(searching, "match_text", match)
     return SqliteStore
@@ -236,10 +234,10 @@ def text_leg_without_filters(patch: Patch) -> type[SqliteStore]:
     right = full_text.match_text
 
     def match(
-        connection: Any, question: str, visible: Visible, asked: Any, **options: Any
+        connection: Any, question: str, visible: Visible, asked: Any, *rest: Any, **options: Any
     ) -> TextMatches:
         unfiltered = Visible(visible.acl_sets, None, Filters())
-        return right(connection, question, unfiltered, None, **options)
+        return right(connection, question, unfiltered, None, *rest, **options)
 
     patch.setattr(searching, "match_text", match)
     return SqliteStore

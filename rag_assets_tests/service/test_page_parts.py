@@ -18,7 +18,7 @@ from rag_assets.service.display import excerpt, marked, plain, visible, web_addr
 from rag_assets.service.localisation import Localisation, negotiate
 from rag_assets.service.page import document_address
 from rag_assets.service.page_rendering import local_address
-from rag_assets.service.rank_comparison import SearchForm, chart, compare
+from rag_assets.service.rank_comparison import SearchForm, chart, compare, telling_words
 from rag_assets.service.sessions import (
     IDLE_SECONDS,
     KEPT_SEARCHES,
@@ -290,3 +290,11 @@ def test_ranks_of_one_passage_are_put_side_by_side() -> None:
     drawn = chart(rows)
     assert [len(line.points) for line in drawn.lines] == [3, 2, 1]
     assert chart([]).height == 0
+
+
+def test_words_that_most_passages_hold_are_not_marked() -> None:
+    """They would hide the others; with few passages, or nothing else to mark, all words count."""
+    hits = [hit(name, rank) for rank, name in enumerate(("a", "b", "c", "d", "e"), start=1)]
+    assert telling_words("The text of b", hits) == "The b"
+    assert telling_words("text of", hits) == "text of"
+    assert telling_words("text of b", hits[:2]) == "text of b"
