@@ -5,7 +5,7 @@
 
 Every set (BEIR layout) is chunked and embedded by the defaults, indexed into a real store and asked
 through ``Retriever``; a document ranks by its best passage. Beside it bm25s ranks the same texts in
-the same run. Vectors are kept in ``--work``, so only the first run embeds (twenty minutes on two
+the same run. Vectors are kept in ``--work``, so only the first run embeds (an hour on two busy
 cores). ``--chunking`` measures the chunker instead (see ``chunking_quality.py``).
 
 Exits with 1 unless hybrid is at least as good as the better of text and vector on every set

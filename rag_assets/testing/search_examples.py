@@ -132,28 +132,32 @@ def indexes(*, minimum: int = 0, maximum: int = 9) -> st.SearchStrategy[list[Ind
 def callers() -> st.SearchStrategy[AclTags]:
     """Tags a caller names: known ones, strange ones, none, or all trust."""
     few = st.lists(st.sampled_from((*TAGS, *STRANGE_TAGS)), min_size=1, max_size=3)
-    some = st.lists(st.sampled_from((*["public"] * 4, *TAGS)), min_size=2, max_size=5)
-    return st.one_of(
-        few, some, some, some, st.sampled_from([EVERYTHING, EVERYTHING, [], list(TAGS)])
-    )
+    some = [  # hypothesis takes the same strategy given twice for one
+        st.lists(st.sampled_from((*["public"] * 4, *TAGS)), min_size=2, max_size=longest)
+        for longest in (3, 4, 5)
+    ]
+    special: list[AclTags] = [EVERYTHING, EVERYTHING, [], list(TAGS)]
+    return st.one_of(few, *some, st.sampled_from(special))
 
 
 def any_filters() -> st.SearchStrategy[Filters]:
-    """None at all in half of the cases, else one or a few together."""
+    """None at all in more than a third of the cases, else one or a few together."""
 
-    def some(values: Sequence[object]) -> st.SearchStrategy[object]:
-        return st.sampled_from([None] * 3 * len(values) + list(values))
+    def combined(unset: int) -> st.SearchStrategy[Filters]:
+        def some(values: Sequence[Any]) -> st.SearchStrategy[Any]:
+            return st.sampled_from([None] * unset * len(values) + list(values))
 
-    combined = st.builds(
-        Filters,
-        sources=some(_SOURCE_FILTERS),
-        paths=some(_PATH_FILTERS),
-        metadata=some(_METADATA_FILTERS).map(lambda given: given or {}),
-        modified_after=some(TIMES[1:]),
-        modified_before=some(TIMES[1:]),
-        languages=some(_LANGUAGE_FILTERS),
-    )
-    return st.one_of(st.just(Filters()), combined)
+        return st.builds(
+            Filters,
+            sources=some(_SOURCE_FILTERS),
+            paths=some(_PATH_FILTERS),
+            metadata=some(_METADATA_FILTERS).map(lambda given: given or {}),
+            modified_after=some(TIMES[1:]),
+            modified_before=some(TIMES[1:]),
+            languages=some(_LANGUAGE_FILTERS),
+        )
+
+    return st.one_of(st.just(Filters()), combined(2), combined(5))
 
 
 def search_examples(*, minimum: int = 0, maximum: int = 9) -> st.SearchStrategy[SearchExample]:

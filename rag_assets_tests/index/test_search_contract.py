@@ -14,7 +14,7 @@ from rag_assets.testing.search_contract import MakeStore, SearchContract, check_
 from rag_assets.testing.search_examples import SearchExample, search_examples
 from rag_assets_tests.index.wrong_stores import WRONG
 
-ENOUGH = 300
+ENOUGH = 200
 """Examples within which every seeded fault must be found; the property runs 2,000."""
 
 
@@ -64,8 +64,8 @@ def test_seeded_fault_is_caught(
         run_property(store, ENOUGH)
 
 
-def test_unpatched_store_passes_the_same_examples(tmp_path: Path) -> None:
+def test_right_store_passes_such_examples(tmp_path: Path) -> None:
     """What catches the faults lets the right store through."""
     store = SqliteStore(tmp_path / "index.sqlite")
     with opened(store):
-        assert run_property(store, ENOUGH // 3) == ENOUGH // 3
+        assert run_property(store, 100) == 100
