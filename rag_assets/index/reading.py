@@ -141,15 +141,11 @@ def visible_document(
 ) -> ExplainedDocument | None:
     """A document that the tags may see; None when there is none, or it is not for them."""
     source = storable(source)
-    spelled = _spelling(connection, "document", source, storable(path))
-    if spelled is None:
-        return None
-    where, bindings = document_conditions(resolve(connection, acl_tags, Filters()))
-    row = connection.execute(
-        f"SELECT 1 FROM document d WHERE d.source = ? AND d.path = ? AND {where}",
-        [source, spelled, *bindings],
-    ).fetchone()
-    return None if row is None else _explain_indexed(connection, source, spelled)
+    # Only visible documents are looked through: a hidden one that is spelled as asked must not
+    # stand before a visible one that is spelled in another form.
+    visible = document_conditions(resolve(connection, acl_tags, Filters()))
+    spelled = _spelling(connection, "document", source, storable(path), visible)
+    return None if spelled is None else _explain_indexed(connection, source, spelled)
 
 
 def _explain_indexed(connection: apsw.Connection, source: str, path: str) -> ExplainedDocument:
@@ -196,11 +192,21 @@ def _explain_left_out(connection: apsw.Connection, source: str, path: str) -> Le
     return None
 
 
-def _spelling(connection: apsw.Connection, table: str, source: str, path: str) -> str | None:
-    """How ``table`` spells ``path``: as given, or another form that NFC makes equal."""
+def _spelling(
+    connection: apsw.Connection,
+    table: str,
+    source: str,
+    path: str,
+    among: tuple[str, list[Any]] = ("TRUE", []),
+) -> str | None:
+    """How ``table`` spells ``path``: as given, or the first of the forms that NFC makes equal.
+
+    ``among`` is a condition over the rows ``d`` that count, with its bindings.
+    """
+    where, bindings = among
     row = connection.execute(
-        f"SELECT path FROM {table} WHERE source = ? AND path = ?",
-        (source, path),
+        f"SELECT d.path FROM {table} d WHERE d.source = ? AND d.path = ? AND {where}",
+        (source, path, *bindings),
     ).fetchone()
     if row is not None:
         return str(row[0])
@@ -208,8 +214,8 @@ def _spelling(connection: apsw.Connection, table: str, source: str, path: str) -
     if wanted.isascii():  # no other spelling can be equal to it
         return None
     for (other,) in connection.execute(
-        f"SELECT path FROM {table} WHERE source = ?",
-        (source,),
+        f"SELECT d.path FROM {table} d WHERE d.source = ? AND {where} ORDER BY d.path",
+        (source, *bindings),
     ):
         if unicodedata.normalize("NFC", other) == wanted:
             return str(other)

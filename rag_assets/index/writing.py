@@ -131,7 +131,8 @@ def _prepare_one(item: IndexedDocument, dim: int) -> Prepared:
         path=storable(document.path),
         document_row=document_row(document),
         digest=document_digest(document, item.chunks),
-        tags=tuple(sorted({storable(tag) for tag in document.acl_tags})),
+        # A tag that cannot be stored as it is would be spelled as another one: it grants nothing.
+        tags=tuple(sorted({tag for tag in document.acl_tags if storable(tag) == tag})),
         language=language,
         passages=passages,
     )

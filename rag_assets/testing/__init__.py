@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rag_assets.testing.embedder_contract import EmbedderContract
     from rag_assets.testing.embedders import StubEmbedder
+    from rag_assets.testing.search_contract import SearchContract
     from rag_assets.testing.store_contract import VectorStoreContract
 
-__all__ = ["EmbedderContract", "StubEmbedder", "VectorStoreContract"]
+__all__ = ["EmbedderContract", "SearchContract", "StubEmbedder", "VectorStoreContract"]
 
 _HOMES = {
     "EmbedderContract": "embedder_contract",
+    "SearchContract": "search_contract",
     "StubEmbedder": "embedders",
     "VectorStoreContract": "store_contract",
 }
