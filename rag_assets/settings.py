@@ -327,7 +327,7 @@ class RetrievalSettings(Strict):
     """``hybrid``: what a passage gains that holds all words of the question, in units of cosine.
     The default suits e5 models, whose cosines lie close together; others may need more."""
     max_query_characters: int = Field(default=8000, ge=1)
-    """A longer question is refused."""
+    """What is read of a question; the HTTP service refuses a longer one."""
     reranker: RerankerSettings | None = None
 
 

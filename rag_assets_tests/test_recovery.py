@@ -57,7 +57,8 @@ def run_until(project: Project, last: str) -> None:
         if last == "source_files":
             return
         step = getattr(pipeline, asset)
-        made = step(made.table, pipeline.files.read(asset, "docs"), options)
+        of = (partition,) if asset == "parsed_documents" else ()
+        made = step(*of, made.table, pipeline.files.read(asset, "docs"), options)
         pipeline.files.write(asset, "docs", made.table)
         if asset == last:
             return

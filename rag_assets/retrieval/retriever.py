@@ -37,7 +37,7 @@ DEFAULT_K: Final = 10
 MODES: Final = ("hybrid", "vector", "text")
 """The ways of ranking that there are."""
 MAXIMUM_QUERY_CHARACTERS: Final = 8000
-"""The embedded model reads a question of this length in about a second."""
+"""What is read of a question: the embedded model takes about a second for so much."""
 PARALLEL_SEARCHES: Final = 4
 """Questions of ``retrieve_many`` that are searched at once."""
 
@@ -101,12 +101,12 @@ class Retriever:
         passages, ``text`` those that hold a word of the question, ``hybrid`` the min(k, visible)
         best by both. ``filters`` narrows further (see ``Filters.of``). ``deduplicate`` leaves out
         near copies of a better passage, ``merge`` joins adjacent passages of one section; both may
-        give fewer than k when there is nothing else. A blank question, ``k <= 0`` or no tags: [],
-        without a call to index or embedder.
+        give fewer than k when there is nothing else. Any text is a question; what goes beyond
+        ``max_query_characters`` is not read. A blank question, ``k <= 0`` or no tags: [], without a
+        call to index or embedder.
 
         Raises:
-            InvalidQuery: an unknown ``mode``, a filter that cannot be understood, a question that
-                is too long.
+            InvalidQuery: an unknown ``mode``, or a filter that cannot be understood.
             TypeError: one str where a collection of tags is needed.
             IndexMissing: there is no index yet.
             IndexDamaged: the index cannot be read.
@@ -148,13 +148,12 @@ class Retriever:
             deduplicate=self._deduplicate if deduplicate is None else deduplicate,
             merge=self._merge if merge is None else merge,
         )
-        for query in queries:
-            self._check_length(query)
-        asked = list(dict.fromkeys(query for query in queries if query.strip()))
+        questions = [query[: self._max_query_characters] for query in queries]
+        asked = list(dict.fromkeys(question for question in questions if question.strip()))
         if request.is_empty or not asked:
             return [[] for _ in queries]
         answers = dict(zip(asked, self._answers(asked, request), strict=True))
-        return [list(answers.get(query, ())) for query in queries]
+        return [list(answers.get(question, ())) for question in questions]
 
     def neighbours(
         self, hit: Hit, *, acl_tags: AclTags, before: int = 1, after: int = 1
@@ -244,13 +243,6 @@ class Retriever:
         self.close()
 
     # -- inside ----------------------------------------------------------------------------------
-
-    def _check_length(self, query: str) -> None:
-        if len(query) > self._max_query_characters:
-            raise InvalidQuery(
-                f"the question has {len(query)} characters, more than "
-                f"retrieval.max_query_characters ({self._max_query_characters}); shorten it"
-            )
 
     def _answers(self, queries: Sequence[str], request: _Request) -> list[list[Hit]]:
         store = self._opened_store()

@@ -272,11 +272,17 @@ def test_any_text_is_a_question(retriever: Retriever, query: str, mode: str) -> 
     assert found == (0 if mode == "text" else 3)
 
 
-def test_a_question_of_a_book_is_refused(retriever: Retriever) -> None:
-    """Reading it would take minutes; the message names the setting."""
-    with pytest.raises(InvalidQuery, match=r"retrieval\.max_query_characters"):
-        retriever.retrieve("x" * 8001, acl_tags=EVERYTHING)
-    assert len(retriever.retrieve("x" * 8000, acl_tags=EVERYTHING)) == 3
+@pytest.mark.parametrize("mode", MODES)
+def test_only_the_beginning_of_a_book_is_read(directory: IndexDirectory, mode: str) -> None:
+    """Any text is a question: reading all of a pasted one would take minutes."""
+    read: list[int] = []
+    embedder = StubEmbedder(before=lambda texts: read.extend(map(len, texts)))
+    retriever = Retriever(LiveStore(directory), embedder)
+    question = f"{TEXTS[0]} {'x' * 10**6}"
+    hits = retriever.retrieve(question, acl_tags=EVERYTHING, mode=mode)
+    assert hits == retriever.retrieve(question[:8000], acl_tags=EVERYTHING, mode=mode)
+    assert len(hits) == 3
+    assert set(read) == (set() if mode == "text" else {8000})
 
 
 def test_missing_index_is_named_and_found_later(tmp_path: Path, embedder: StubEmbedder) -> None:
