@@ -63,8 +63,8 @@ class Filters:
         """Filters as a caller writes them: a mapping with some of ``KEYS``.
 
         ``source``, ``path`` and ``language`` take a str or a list of str, ``metadata`` a mapping
-        of str to str, the times a date (``2026-03-01``) or a time with an offset; a date means
-        its first second in UTC.
+        of str to str, the times a date (``2026-03-01``) or a time, in UTC where it has no offset;
+        a date means its first second.
 
         Raises:
             InvalidQuery: an unknown key, or a value that cannot be understood; it names the key.
@@ -110,7 +110,7 @@ def _metadata(value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping) or any(
         not isinstance(one, str) for pair in value.items() for one in pair
     ):
-        raise InvalidQuery("filter metadata must be a mapping of texts: {key: value}")
+        raise InvalidQuery('filter metadata must be a mapping of texts, such as {"version": "3"}')
     if len(value) > MAXIMUM_VALUES:
         raise InvalidQuery(f"filter metadata lists {len(value)} keys; {MAXIMUM_VALUES} at most")
     return MappingProxyType(dict(value))
@@ -134,8 +134,8 @@ def _moment(given: Mapping[str, Any], key: str) -> str | None:
             utc = utc.replace(microsecond=0) + timedelta(seconds=1)
     except (TypeError, ValueError, OverflowError):
         raise InvalidQuery(
-            f"filter {key}: {str(value)[:80]!r} is not a date (2026-03-01) nor a time with an "
-            "offset (2026-03-01T09:30:00+01:00)"
+            f"filter {key}: {str(value)[:80]!r} is not a date (2026-03-01) nor a time "
+            "(2026-03-01T09:30:00+01:00)"
         ) from None
     return utc.strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
 

@@ -270,6 +270,8 @@ class IndexStats:
     size_bytes: int
     sources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Per source: ``documents``, ``chunks``."""
+    without_tags: int = 0
+    """Documents that no caller with tags can see; counted for ``EVERYTHING`` only."""
 
 
 RunStatus = Literal["running", "ok", "partial", "failed"]

@@ -64,7 +64,12 @@ def _stats(config: Config) -> dict[str, Any]:
     if held and now and held["model"] != now:
         warnings.append(
             f"the index was built by {held['model']}, the configuration now has {now}: searches "
-            "are refused; run `rag-assets ingest --full`, or put the setting back"
+            "by meaning are refused; run `rag-assets ingest --full`, or put the setting back"
+        )
+    if value.get("without_tags"):
+        warnings.append(
+            f"{value['without_tags']} indexed documents have no access tags: callers with tags see "
+            "none of them; `rag-assets explain PATH` says which rule took them"
         )
     for source in config.sources:
         if source.kind == "markdown" and not (source.acl.default or source.acl.rules):

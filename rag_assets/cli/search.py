@@ -26,18 +26,35 @@ SHOWN_LINES: Final = 8
     default=None,
     help="By meaning and words, by meaning, or by words; default retrieval.mode.",
 )
-@click.option("--source", "sources", multiple=True, metavar="NAME", help="Only this source.")
-@click.option("--path", "paths", multiple=True, help="Only below this prefix, or like this glob.")
-@click.option("--language", "languages", multiple=True, metavar="TAG", help="Only this language.")
 @click.option(
-    "--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="Only with this front matter."
+    "--source", "sources", multiple=True, metavar="NAME", help="Only this source (repeatable)."
+)
+@click.option(
+    "--path",
+    "paths",
+    multiple=True,
+    help="Only below this prefix, or like this glob, from the source's root (repeatable).",
+)
+@click.option(
+    "--language", "languages", multiple=True, metavar="TAG", help="Only this language (repeatable)."
+)
+@click.option(
+    "--meta",
+    "metadata",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Only with this front matter, as typed there; several: all of them.",
 )
 @click.option("--after", metavar="DATE", default=None, help="Only what changed then or later.")
 @click.option("--before", metavar="DATE", default=None, help="Only what changed before.")
 @click.option("--deduplicate/--no-deduplicate", default=None, help="Leave out near copies.")
 @click.option("--merge/--no-merge", default=None, help="Join adjacent passages of a section.")
 @click.option(
-    "--acl", "tags", multiple=True, metavar="TAG", help="Only what a caller with these tags sees."
+    "--acl",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    help="Only what a caller with this tag sees (repeatable: any of them).",
 )
 @json_option
 @click.pass_context

@@ -100,7 +100,16 @@ def stats(connection: apsw.Connection, path: Path, acl_tags: AclTags) -> IndexSt
         fingerprint=fingerprint,
         size_bytes=sum(file.stat().st_size for file in files if file.exists()) if everything else 0,
         sources=per_source,
+        without_tags=_without_tags(connection) if everything else 0,
     )
+
+
+def _without_tags(connection: apsw.Connection) -> int:
+    row = connection.execute(
+        "SELECT count(*) FROM document WHERE acl_set NOT IN (SELECT acl_set FROM acl_set_tag)"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _last_indexed_at(

@@ -140,6 +140,8 @@ class Retriever:
         """
         if isinstance(queries, str):
             raise TypeError("queries must be a sequence of str; retrieve takes one question")
+        if any(not isinstance(query, str) for query in queries):
+            raise TypeError("a question must be a str")
         request = _Request(
             k=self._default_k if k is None else operator.index(k),
             mode=_check_mode(self._mode if mode is None else mode),
@@ -372,6 +374,10 @@ def _check_mode(mode: str) -> str:
 def _check_tags(acl_tags: AclTags) -> AclTags:
     if isinstance(acl_tags, str):
         raise TypeError(f"acl_tags must be a collection of str, not the str {acl_tags!r}")
+    if not isinstance(acl_tags, Everything) and (
+        acl_tags is None or any(not isinstance(tag, str) for tag in acl_tags)
+    ):
+        raise TypeError("acl_tags must be a collection of str, or EVERYTHING")
     return acl_tags
 
 

@@ -126,6 +126,11 @@ def test_one_str_is_refused_as_tags_or_questions(retriever: Retriever) -> None:
         retriever.retrieve("x", acl_tags="public")
     with pytest.raises(TypeError):
         retriever.retrieve_many("x", acl_tags=EVERYTHING)
+    for tags in (None, ["public", 3]):
+        with pytest.raises(TypeError, match="acl_tags"):
+            retriever.retrieve("x", acl_tags=tags)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="question"):
+        retriever.retrieve(None, acl_tags=EVERYTHING)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -261,6 +266,7 @@ def test_documents_and_counts_are_those_of_the_caller(
     assert (stats.documents, stats.chunks, stats.vectors, stats.size_bytes) == (1, 2, 2, 0)
     assert set(stats.sources) == {"guides"}
     assert retriever.stats(acl_tags=EVERYTHING).chunks == 3
+    assert retriever.stats(acl_tags=EVERYTHING).without_tags == 0
     assert retriever.stats(acl_tags=[]).documents == 0
 
 
