@@ -19,6 +19,8 @@ KEYS: Final = ("source", "path", "metadata", "modified_after", "modified_before"
 """What ``Filters.of`` understands, in the order in which it is shown."""
 MAXIMUM_VALUES: Final = 1000
 """Values that one filter may list."""
+MAXIMUM_KEYS: Final = 50
+"""Keys of front matter that a filter may name; every document is compared with all of them."""
 
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*\Z")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -111,8 +113,8 @@ def _metadata(value: Any) -> Mapping[str, str]:
         not isinstance(one, str) for pair in value.items() for one in pair
     ):
         raise InvalidQuery('filter metadata must be a mapping of texts, such as {"version": "3"}')
-    if len(value) > MAXIMUM_VALUES:
-        raise InvalidQuery(f"filter metadata lists {len(value)} keys; {MAXIMUM_VALUES} at most")
+    if len(value) > MAXIMUM_KEYS:
+        raise InvalidQuery(f"filter metadata names {len(value)} keys; {MAXIMUM_KEYS} at most")
     return MappingProxyType(dict(value))
 
 

@@ -156,6 +156,8 @@ def _metadata(entries: Sequence[Entry]) -> tuple[dict[str, str], list[str]]:
     repeated: list[Entry] = []
     cut: list[Entry] = []
     for entry in entries:
+        if looks_like_acl(entry.key):
+            continue  # who else may see a document is not for its readers
         if entry.problem or len(entry.key) > MAX_KEY_CHARACTERS or len(metadata) >= MAX_KEYS:
             left_out.append(entry)
             continue

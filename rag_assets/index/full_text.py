@@ -37,6 +37,9 @@ rarest terms first: more frequent terms say little, and reading them would take 
 vector leg does."""
 MINIMUM_POSTINGS: Final = 10_000
 """So many occurrences are read in any case: reading them takes about 10 ms."""
+MAXIMUM_MARKS: Final = 32
+"""With more ACL sets than this, counted in each language, all marks of a term are read at once and
+narrowed afterwards: FTS5 looks every mark up in every segment, 20 to 500 microseconds each."""
 UNKNOWN_LANGUAGE: Final = "und"
 """How terms of documents without a language are marked (ISO 639: undetermined)."""
 
@@ -142,50 +145,61 @@ class _TermIndex:
         self.statistics = _statistics(connection, visible)
         self._connection = connection
         self._acl_sets = None if visible.acl_sets is None else tuple(visible.acl_sets)
+        marks = sum(map(len, self.statistics.acl_sets.values()))
+        self._reads_all = self._acl_sets is None or marks > MAXIMUM_MARKS
         self._remembered = remembered
         self._sources = visible.sources
         self._asked = asked
 
     def occurrences(self, term: str, limit: int) -> int:
         """How often ``term`` occurs in any language, counted up to ``limit``."""
-        where, bindings = self._condition(term, None)
-        sql = f"SELECT count(*) FROM (SELECT 1 FROM chunk_term WHERE {where} LIMIT {limit:d})"
-        key = (self._acl_sets, term)
-        return self._remembered.count(key, lambda: self._number(sql, bindings))
+        table, where, bindings = self._read(term, None)
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {where} LIMIT {limit:d})"
+        return self._remembered.count(self._acl_sets, term, lambda: self._number(sql, bindings))
 
     def passages(self, term: str, language: str) -> int:
         """How many passages in ``language`` hold ``term``."""
-        where, bindings = self._condition(term, language)
-        sql = f"SELECT ifnull(sum(doc), 0) FROM chunk_term_count WHERE {where}"
-        return self._number(sql, bindings)
+        table, where, bindings = self._read(term, language)
+        return self._number(f"SELECT count(DISTINCT v.doc) FROM {table} WHERE {where}", bindings)
 
     def postings(self, term: str, language: str) -> _Postings:
         """The passages in ``language`` that hold ``term``."""
-        where, bindings = self._condition(term, language)
-        rows = self._connection.execute(f"SELECT doc FROM chunk_term WHERE {where}", bindings)
+        table, where, bindings = self._read(term, language)
+        rows = self._connection.execute(f"SELECT v.doc FROM {table} WHERE {where}", bindings)
         occurrences = np.fromiter(chain.from_iterable(rows), np.int64)
         ids, counts = np.unique(occurrences, return_counts=True)
-        lengths, sources = self._remembered.lengths(ids)
+        known = self._remembered.lengths(ids)
+        if self._acl_sets is not None:
+            # The marks said so already; whatever happens to an index, this is asked twice.
+            seen = np.isin(known.acl_sets, self._acl_sets)
+            ids, counts = ids[seen], counts[seen]
+            known = self._remembered.lengths(ids)
         asked = np.ones(len(ids), dtype=bool)
         if self._sources is not None:
-            asked &= np.isin(sources, self._sources)
+            asked &= np.isin(known.sources, self._sources)
         if self._asked is not None:
             asked &= np.isin(ids, self._asked, assume_unique=True)
-        return _Postings(ids, lengths, counts.astype(np.float64), asked)
+        return _Postings(ids, known.terms, counts.astype(np.float64), asked)
 
-    def _condition(self, term: str, language: str | None) -> tuple[str, list[str]]:
-        """SQL on the column ``term``, in one language or all, and its bindings."""
-        if self._acl_sets is None:
+    def _read(self, term: str, language: str | None) -> tuple[str, str, list[str]]:
+        """What to read for a term in one language or all: tables, condition, bindings."""
+        if self._reads_all:
             low = term + ("~" if language is None else _mark(language) + "0")
             high = term + ("\x7f" if language is None else _mark(language) + ":")
-            return "term >= ? AND term < ?", [low, high]
+            if self._acl_sets is None:
+                return "chunk_term v", "v.term >= ? AND v.term < ?", [low, high]
+            return (
+                "chunk_term v CROSS JOIN text_length l ON l.chunk_id = v.doc",
+                "v.term >= ? AND v.term < ? AND l.acl_set IN (SELECT value FROM json_each(?))",
+                [low, high, json.dumps(self._acl_sets)],
+            )
         marked = [
             f"{term}{_mark(one)}{acl_set}"
             for one, acl_sets in self.statistics.acl_sets.items()
             if language in (None, one)
             for acl_set in acl_sets
         ]
-        return f"term IN ({', '.join('?' * len(marked))})", marked
+        return "chunk_term v", f"v.term IN ({', '.join('?' * len(marked))})", marked
 
     def _number(self, sql: str, bindings: list[str]) -> int:
         row = self._connection.execute(sql, bindings).fetchone()

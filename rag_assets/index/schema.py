@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = 0x52414749
 """``RAGI``: stamped into the file header, so that another program's database is recognised."""
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """``user_version`` of the file; raise it with every change of the schema."""
 PAGE_SIZE_BYTES: Final = 16384
 """Vectors are long blobs: with 4 kB pages an exact scan took 1.9 times as long."""

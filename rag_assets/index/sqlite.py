@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rag_assets.index.base import ExplainedDocument, Fuse, IndexedDocument, UpsertCounts
     from rag_assets.index.generations import IndexDirectory
     from rag_assets.index.text_memory import TextMemory
+    from rag_assets.index.verifying import Problem
     from rag_assets.models import Hit
 
 _LOG = logging.getLogger(__name__)
@@ -321,7 +322,32 @@ class SqliteStore:
         from rag_assets.index.verifying import find_problems, sentences
 
         with self._reading() as connection:
-            return sentences(find_problems(connection))
+            postings = self._compared_postings()
+            found = list(find_problems(connection, postings_compared=postings is not None))
+            return sentences([*found, *(postings or ())])
+
+    def _compared_postings(self) -> list[Problem] | None:
+        """What FTS5 says of its postings; None when somebody writes, or nobody can."""
+        import apsw
+
+        from rag_assets.index.verifying import Problem as Found
+        from rag_assets.index.verifying import compare_postings
+
+        if self.fingerprint() is None:
+            return None
+        try:
+            connection = open_for_writing(self.path)
+        except (apsw.Error, VectorStoreError):
+            return None
+        try:
+            connection.set_busy_timeout(0)
+            return compare_postings(connection)
+        except (apsw.BusyError, apsw.LockedError, apsw.ReadOnlyError):
+            return None
+        except apsw.Error as exc:
+            return [Found(f"the full-text index cannot be compared: {exc}", text=True)]
+        finally:
+            connection.close()
 
     def quick_check(self) -> list[str]:
         """The contradictions that counting shows, in milliseconds."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 import apsw
 import numpy as np
@@ -14,11 +15,21 @@ import numpy.typing as npt
 from rag_assets.errors import IndexDamaged
 
 MAXIMUM_COUNTS: Final = 50_000
-"""Counts of occurrences that are kept, about 10 MB."""
+"""Counts of occurrences and numbers of ACL sets that are kept, about 10 MB."""
 
 Ids = npt.NDArray[np.int64]
-CountKey = tuple[tuple[int, ...] | None, str]
-"""The ACL sets that a count was taken over, None for all, and the term."""
+AclSets: TypeAlias = "tuple[int, ...] | None"
+"""What a caller may see, None for everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Of some passages, row by row."""
+
+    terms: npt.NDArray[np.float64]
+    """How many terms each has."""
+    sources: Ids
+    acl_sets: Ids
 
 
 class TextMemory:
@@ -44,17 +55,17 @@ class Remembered:
     def __init__(self, version: int, connection: apsw.Connection) -> None:
         self.version = version
         rows = connection.execute(
-            "SELECT chunk_id, terms, source_id FROM text_length ORDER BY chunk_id"
+            "SELECT chunk_id, terms, source_id, acl_set FROM text_length ORDER BY chunk_id"
         )
-        table = np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, 3)
-        self._ids = np.ascontiguousarray(table[:, 0])
-        self._lengths = table[:, 1].astype(np.float64)
-        self._sources = table[:, 2].astype(np.int32)
+        table = np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, 4)
+        self._ids, *columns = (np.ascontiguousarray(column) for column in table.T)
+        self._terms, self._sources, self._acl_sets = columns
         self._file = connection.db_filename("main")
-        self._counts: dict[CountKey, int] = {}
+        self._counts: dict[AclSets, dict[str, int]] = {}
+        self._size = 0
 
-    def lengths(self, ids: Ids) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
-        """Numbers of terms and sources of these passages.
+    def lengths(self, ids: Ids) -> Lengths:
+        """What is known of these passages.
 
         Raises:
             IndexDamaged: one of them has no length.
@@ -65,15 +76,23 @@ class Remembered:
         unknown = self._ids[place] != ids
         if unknown.any():
             raise self._damaged(int(ids[unknown][0]))
-        return self._lengths[place], self._sources[place]
+        terms = self._terms[place].astype(np.float64)
+        return Lengths(terms, self._sources[place], self._acl_sets[place])
 
-    def count(self, key: CountKey, look: Callable[[], int]) -> int:
-        """The count under ``key``, taken by ``look`` when it is not known."""
-        known = self._counts.get(key)
+    def count(self, acl_sets: AclSets, term: str, look: Callable[[], int]) -> int:
+        """The count of a term for a caller, taken by ``look`` when it is not known."""
+        counts = self._counts.get(acl_sets)
+        if counts is None:
+            counts = {}
+            self._size += 1 + len(acl_sets or ())
+        known = counts.get(term)
         if known is None:
-            if len(self._counts) >= MAXIMUM_COUNTS:
-                self._counts.clear()
-            known = self._counts[key] = look()
+            if self._size >= MAXIMUM_COUNTS:
+                self._counts, self._size = {}, 1 + len(acl_sets or ())
+                counts = {}
+            known = counts[term] = look()
+            self._size += 1
+        self._counts[acl_sets] = counts
         return known
 
     def _damaged(self, chunk_id: int) -> IndexDamaged:

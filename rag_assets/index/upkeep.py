@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 import numpy as np
@@ -15,7 +15,12 @@ from rag_assets.index.blocks import BrokenBlock, fill, read_blocks
 from rag_assets.index.faults import WAY_OUT
 from rag_assets.index.lease import WriterLease
 from rag_assets.index.records import checksum
-from rag_assets.index.schema import create_vectors, read_fingerprint
+from rag_assets.index.schema import (
+    create_vectors,
+    read_fingerprint,
+    read_meta,
+    write_meta,
+)
 from rag_assets.index.verifying import Problem, expected_vectors, find_problems
 
 SLOTS_PER_ROW: Final = 1.5
@@ -43,10 +48,12 @@ def repair(lease: WriterLease, path: Path) -> int:
             raise IndexDamaged(f"{path}: cannot be repaired ({hopeless.sentence}); {WAY_OUT}")
         if not problems:
             return 0
+        if any(p.text for p in problems):
+            # First: forgetting a document takes its terms out, so they must be in.
+            connection.execute("INSERT INTO chunk_text (chunk_text) VALUES ('rebuild')")
         forgotten = _forget(connection, problems)
         drop_unused(connection)
-        if any(p.text or p.document_id is not None for p in problems):
-            _rewrite_text(connection)
+        _recount_text(connection)
         if any(p.vectors or p.document_id is not None for p in problems):
             _rewrite_vectors(connection)
         connection.execute("DELETE FROM partition_state")
@@ -93,15 +100,14 @@ def _rewrite_vectors(connection: apsw.Connection) -> None:
     connection.execute("DROP TABLE sound")
 
 
-def _rewrite_text(connection: apsw.Connection) -> None:
-    """Build the full-text index and its statistics anew from the terms of the passages left."""
+def _recount_text(connection: apsw.Connection) -> None:
+    """Take the statistics of the full-text index anew from the passages left."""
     connection.execute("DELETE FROM text_length WHERE chunk_id NOT IN (SELECT id FROM chunk)")
     connection.execute("DELETE FROM text_statistics")
     connection.execute(
         "INSERT INTO text_statistics (acl_set, language, chunks, terms) "
         "SELECT acl_set, language, count(*), sum(terms) FROM text_length GROUP BY acl_set, language"
     )
-    connection.execute("INSERT INTO chunk_text (chunk_text) VALUES ('rebuild')")
     connection.execute("UPDATE text_version SET version = version + 1")
 
 
@@ -121,6 +127,7 @@ def finish(lease: WriterLease) -> bool:
     """
     with lease.transaction() as connection:
         drop_unused(connection)
+        _forget_dividers(connection)
         initialised = read_fingerprint(connection) is not None
     if initialised:
         compact(lease)
@@ -129,6 +136,36 @@ def finish(lease: WriterLease) -> bool:
         with lease.transaction():
             connection.execute("PRAGMA incremental_vacuum").fetchall()
     return empty_log(connection)
+
+
+def _forget_dividers(connection: apsw.Connection) -> None:
+    """Replace what FTS5's directory of pages keeps of terms that are gone.
+
+    It names each page by the beginning of its first term, which ``secure-delete`` leaves alone when
+    that term goes. The next term that is still there divides the same pages.
+    """
+    version = _text_version(connection)
+    if read_meta(connection, "dividers_checked") == version:
+        return
+    rows: list[Any] = connection.execute(
+        "SELECT segid, term FROM chunk_text_idx WHERE length(term) > 1"
+    ).fetchall()
+    for segment, divider in rows:
+        begins = divider[1:].decode("utf-8", "ignore")  # after the number of the index
+        following = connection.execute(
+            "SELECT term FROM chunk_term_count WHERE term >= ? LIMIT 1", (begins,)
+        ).fetchone()
+        if following is not None and not str(following[0]).startswith(begins):
+            connection.execute(
+                "UPDATE OR IGNORE chunk_text_idx SET term = ? WHERE segid = ? AND term = ?",
+                (divider[:1] + str(following[0]).encode(), segment, divider),
+            )
+    write_meta(connection, "dividers_checked", version)
+
+
+def _text_version(connection: apsw.Connection) -> str:
+    row = connection.execute("SELECT version FROM text_version").fetchone()
+    return "" if row is None else str(row[0])
 
 
 def compact(lease: WriterLease) -> int:

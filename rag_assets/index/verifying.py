@@ -18,6 +18,8 @@ from rag_assets.index.records import CHUNK_COLUMNS, checksum, row_checksum, tags
 from rag_assets.index.schema import read_fingerprint
 from rag_assets.models import IndexFingerprint
 
+LOOKED_UP: Final = 500
+"""Passages of which some terms are looked up."""
 SHOWN_OF_A_KIND: Final = 20
 """Problems of one kind that are listed one by one; the others are counted."""
 
@@ -45,8 +47,13 @@ class Problem:
     """Only a new index helps."""
 
 
-def find_problems(connection: apsw.Connection) -> Iterator[Problem]:
-    """Every problem, lazily; a check whose tables cannot be read at all is a problem itself."""
+def find_problems(
+    connection: apsw.Connection, *, postings_compared: bool = False
+) -> Iterator[Problem]:
+    """Every problem, lazily; a check whose tables cannot be read at all is a problem itself.
+
+    ``postings_compared``: ``compare_postings`` was asked on another connection already.
+    """
     yield from _pages(connection)
     fingerprint = read_fingerprint(connection)
     if fingerprint is None:
@@ -58,12 +65,15 @@ def find_problems(connection: apsw.Connection) -> Iterator[Problem]:
         _acl_sets,
         _passages,
         _texts,
+        _term_directory,
         _postings,
         _ledger,
         _block_tables,
         _vectors,
     )
     for check in checks:
+        if check is _postings and postings_compared:
+            continue
         try:
             yield from check(connection, fingerprint)
         except apsw.Error as exc:
@@ -98,7 +108,10 @@ def _pages(connection: apsw.Connection) -> Iterator[Problem]:
         connection.execute("SELECT 1 FROM chunk_term WHERE term = '~'").fetchall()
         for (line,) in connection.execute("PRAGMA integrity_check(20)"):
             if line != "ok":
-                yield Problem(f"SQLite's integrity check: {line}", beyond_repair=True)
+                # The full-text index can be built anew from the terms of the passages.
+                text = "fts5" in str(line).lower()
+                sentence = f"SQLite's integrity check: {line}"
+                yield Problem(sentence, text=text, beyond_repair=not text)
     except apsw.Error as exc:
         yield Problem(f"SQLite's integrity check: {exc}", beyond_repair=True)
 
@@ -222,8 +235,40 @@ def _texts(connection: apsw.Connection, _: IndexFingerprint) -> Iterator[Problem
         yield Problem("the statistics of the full-text index differ from its passages", text=True)
 
 
+def _term_directory(connection: apsw.Connection, _: IndexFingerprint) -> Iterator[Problem]:
+    """Terms taken from the passages all over the index are found when they are looked up."""
+    rows = connection.execute("SELECT count(*) FROM chunk").fetchone()
+    step = max(1, int(rows[0] if rows else 0) // LOOKED_UP)
+    lost = 0
+    for (terms,) in connection.execute("SELECT terms FROM chunk WHERE id % ? = 0", (step,)):
+        for term in sorted(terms.split())[:: 1 + terms.count(" ") // 4]:
+            found = connection.execute("SELECT 1 FROM chunk_term WHERE term = ? LIMIT 1", (term,))
+            lost += found.fetchone() is None
+    if lost:
+        yield Problem(f"the full-text index: {lost} terms are there and not found", text=True)
+
+
+def compare_postings(connection: apsw.Connection) -> list[Problem]:
+    """FTS5's own comparison of the inverted index with the terms of every passage.
+
+    It is a command to the table, so ``connection`` must be able to write; nothing is changed.
+    """
+    try:
+        connection.execute(
+            "INSERT INTO chunk_text (chunk_text, rank) VALUES ('integrity-check', 1)"
+        )
+    except apsw.CorruptError:
+        return [
+            Problem("the full-text index: it differs from the terms of the passages", text=True)
+        ]
+    return []
+
+
 def _postings(connection: apsw.Connection, _: IndexFingerprint) -> Iterator[Problem]:
-    """The inverted index against the terms it was made from, term by term."""
+    """The inverted index against the terms it was made from; by counting where one cannot write."""
+    if not connection.readonly("main"):
+        yield from compare_postings(connection)
+        return
     occurrences: Counter[str] = Counter()
     for (terms,) in connection.execute("SELECT terms FROM chunk"):
         occurrences.update(terms.split())

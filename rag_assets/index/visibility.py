@@ -96,7 +96,8 @@ def _numbers(
 def document_conditions(visible: Visible) -> tuple[str, list[Any]]:
     """SQL over ``document d`` that holds for what is visible and asked for, and its bindings."""
     filters = visible.filters
-    conditions, bindings = ["TRUE"], []
+    conditions: list[str] = ["TRUE"]
+    bindings: list[Any] = []
 
     def listed(column: str, values: Any) -> None:
         if values is not None:
@@ -114,11 +115,14 @@ def document_conditions(visible: Visible) -> tuple[str, list[Any]]:
         if moment is not None:
             conditions.append(f"d.modified_at {operator} ?")
             bindings.append(moment)
-    for key, value in filters.metadata.items():
+    if filters.metadata:
+        # One condition for all keys: SQLite refuses an expression a thousand deep.
         conditions.append(
-            "EXISTS (SELECT 1 FROM json_each(d.metadata) WHERE key = ? AND value = ?)"
+            "(SELECT count(*) FROM json_each(d.metadata) held JOIN json_each(?) wanted "
+            "ON wanted.key = held.key AND wanted.value = held.value) = ?"
         )
-        bindings += [storable(key), storable(value)]
+        wanted = {storable(key): storable(value) for key, value in filters.metadata.items()}
+        bindings += [json.dumps(wanted), len(wanted)]
     if filters.paths:
         conditions.append("path_matches(d.path)")
     return " AND ".join(conditions), bindings

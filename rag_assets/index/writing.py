@@ -53,7 +53,13 @@ _UPDATE_CHUNK: Final = (
     + ", ".join(f"{name} = ?" for name in CHUNK_COLUMNS.split(", "))
     + ", row_checksum = ?, vector_checksum = ? WHERE id = ?"
 )
+_TAKE_TERMS_OUT: Final = (
+    "INSERT INTO chunk_text (chunk_text, rowid, terms) "
+    "SELECT 'delete', id, terms FROM chunk WHERE id = ?"
+)
+_FLUSH: Final = "INSERT INTO chunk_text (chunk_text) VALUES ('flush')"
 _UPDATE_TERMS: Final = "UPDATE chunk SET terms = ? WHERE id = ?"
+_PUT_TERMS_IN: Final = "INSERT INTO chunk_text (rowid, terms) VALUES (?, ?)"
 _INSERT_LENGTH: Final = (
     "INSERT INTO text_length (chunk_id, acl_set, language, source_id, terms, terms_checksum) "
     "VALUES (?, ?, ?, ?, ?, ?)"
@@ -201,6 +207,8 @@ class BatchWriter:
     _new_chunks: list[tuple[Any, ...]] = field(default_factory=list)
     _new_vectors: list[tuple[Any, ...]] = field(default_factory=list)
     _new_lengths: list[tuple[Any, ...]] = field(default_factory=list)
+    _changed_terms: dict[int, str] = field(default_factory=dict)
+    """What the full-text index is to hold for passages that it holds otherwise, by id."""
 
     def write(self, documents: Iterable[Prepared]) -> UpsertCounts:
         """Replace each document whole."""
@@ -208,6 +216,7 @@ class BatchWriter:
         self._next_chunk_id = int(row[0]) + 1 if row else 1
         for document in documents:
             self._write_one(document)
+        self._change_terms()
         self.connection.executemany(_INSERT_CHUNK, self._new_chunks)
         self.connection.executemany(_INSERT_VECTOR, self._new_vectors)
         self.connection.executemany(_INSERT_LENGTH, self._new_lengths)
@@ -306,11 +315,24 @@ class BatchWriter:
     ) -> None:
         for row, passage in pairs:
             terms = term_text(passage.terms, document.language, acl_set)
-            self.connection.execute(_UPDATE_TERMS, (terms, row[0]))
-            self.connection.execute(_DELETE_LENGTH, (row[0],))
-            self.connection.execute(
-                _INSERT_LENGTH, self._length_row(row[0], passage, document, acl_set, terms)
-            )
+            self._changed_terms[row[0]] = terms
+            self._new_lengths.append(self._length_row(row[0], passage, document, acl_set, terms))
+
+    def _change_terms(self) -> None:
+        """Take the old terms out of the full-text index, flush, and put the new ones in.
+
+        The schema says why they must not be replaced one by one. New passages follow, whose ids
+        are higher.
+        """
+        if not self._changed_terms:
+            return
+        changed = sorted(self._changed_terms.items())
+        ids = [(chunk_id,) for chunk_id, _ in changed]
+        self.connection.executemany(_TAKE_TERMS_OUT, ids)
+        self.connection.execute(_FLUSH)
+        self.connection.executemany(_DELETE_LENGTH, ids)
+        self.connection.executemany(_UPDATE_TERMS, [(terms, i) for i, terms in changed])
+        self.connection.executemany(_PUT_TERMS_IN, changed)
 
     def _length_row(
         self, chunk_id: int, passage: Passage, document: Prepared, acl_set: int, terms: str

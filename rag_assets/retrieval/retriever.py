@@ -189,8 +189,9 @@ class Retriever:
 
     def document(self, source: str, path: str, *, acl_tags: AclTags) -> ExplainedDocument | None:
         """An indexed document with its passages; None when it is absent or not visible."""
-        if isinstance(_check_tags(acl_tags), Everything) or acl_tags:
-            return self._opened_store().document(source, path, acl_tags=acl_tags)
+        tags = _check_tags(acl_tags)
+        if isinstance(tags, Everything) or tags:
+            return self._opened_store().document(source, path, acl_tags=tags)
         return None
 
     def stats(self, *, acl_tags: AclTags) -> IndexStats:
@@ -374,11 +375,12 @@ def _check_mode(mode: str) -> str:
 def _check_tags(acl_tags: AclTags) -> AclTags:
     if isinstance(acl_tags, str):
         raise TypeError(f"acl_tags must be a collection of str, not the str {acl_tags!r}")
-    if not isinstance(acl_tags, Everything) and (
-        acl_tags is None or any(not isinstance(tag, str) for tag in acl_tags)
-    ):
+    if isinstance(acl_tags, Everything):
+        return acl_tags
+    tags = None if acl_tags is None else tuple(acl_tags)
+    if tags is None or any(not isinstance(tag, str) for tag in tags):
         raise TypeError("acl_tags must be a collection of str, or EVERYTHING")
-    return acl_tags
+    return tags
 
 
 def _last_position(hit: Hit, chunks: Sequence[Chunk]) -> int | None:

@@ -15,13 +15,19 @@ places. A client that goes on sending a body after the answer gets as long to en
 """
 
 
+READ_SECONDS: Final = 30.0
+"""A client that reads nothing of its answers for so long is let go."""
+
+
 class DeadlineProtocol(H11Protocol):
-    """Closes a connection on which no request is being answered for ``HEAD_SECONDS``.
+    """Closes a connection on which no request is being answered for ``HEAD_SECONDS``, and one whose
+    answers nobody reads for ``READ_SECONDS``.
 
     The time a route takes, reading the body included, is the service's own to limit.
     """
 
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
@@ -36,14 +42,31 @@ class DeadlineProtocol(H11Protocol):
         else:
             self._wait()
 
+    def pause_writing(self) -> None:
+        """The client does not read: give it a while, then let go of the connection."""
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It reads on."""
+        super().resume_writing()
+        self._stop_counting()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for any more."""
         self._stop_waiting()
+        self._stop_counting()
         super().connection_lost(exc)
 
     def _wait(self) -> None:
         if self._deadline is None:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop_counting(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _stop_waiting(self) -> None:
         if self._deadline is not None:
