@@ -45,6 +45,8 @@ DOCUMENTS_PER_BATCH = 200
 BARE = "SELECT rowid, distance FROM chunk_vector WHERE embedding MATCH ? AND k = ?"
 VOCABULARY = 60_000
 WORDS_PER_PASSAGE = 200
+WARM_UP = 20
+"""Questions before the measured ones: a retriever remembers how frequent their words are."""
 SYLLABLES = [c + v for c in "bcdfglmnprstv" for v in ("a", "e", "é", "i", "o", "ou", "an")]
 CALLERS: Sequence[tuple[str, AclTags]] = (
     ("everything", EVERYTHING),
@@ -129,7 +131,7 @@ def compare(
     assert path is not None
     connection = open_for_reading(path)
     rng = np.random.default_rng(7)
-    questions = [" ".join(draw(rng, 8)) for _ in range(count + 3)]
+    questions = [" ".join(draw(rng, 8)) for _ in range(count + WARM_UP)]
     times: dict[str, list[float]] = {}
 
     def timed(name: str, call: Callable[[], Any]) -> None:
@@ -145,8 +147,8 @@ def compare(
                     f"{mode}, {caller}",
                     lambda q=question, m=mode, t=tags: retriever.retrieve(q, k, acl_tags=t, mode=m),
                 )
-        if asked < 3:
-            times.clear()  # not warm yet
+        if asked < WARM_UP:
+            times.clear()
     middle = {name: statistics.median(values) for name, values in times.items()}
     least = middle["bare query"] + middle["embedding"]
     report = {f"{name} ms": value for name, value in middle.items()}

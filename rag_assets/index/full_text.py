@@ -37,9 +37,10 @@ rarest terms first: more frequent terms say little, and reading them would take 
 vector leg does."""
 MINIMUM_POSTINGS: Final = 10_000
 """So many occurrences are read in any case: reading them takes about 10 ms."""
-MAXIMUM_MARKS: Final = 32
+MAXIMUM_MARKS: Final = 256
 """With more ACL sets than this, counted in each language, all marks of a term are read at once and
-narrowed afterwards: FTS5 looks every mark up in every segment, 20 to 500 microseconds each."""
+narrowed afterwards: FTS5 looks every mark up in every segment, 20 to 500 microseconds each. With
+fewer, reading what others may see would cost more."""
 UNKNOWN_LANGUAGE: Final = "und"
 """How terms of documents without a language are marked (ISO 639: undetermined)."""
 
@@ -153,24 +154,25 @@ class _TermIndex:
 
     def occurrences(self, term: str, limit: int) -> int:
         """How often ``term`` occurs in any language, counted up to ``limit``."""
-        table, where, bindings = self._read(term, None)
+        table, where, bindings = self._visible(term, None)
         sql = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {where} LIMIT {limit:d})"
         return self._remembered.count(self._acl_sets, term, lambda: self._number(sql, bindings))
 
     def passages(self, term: str, language: str) -> int:
         """How many passages in ``language`` hold ``term``."""
-        table, where, bindings = self._read(term, language)
-        return self._number(f"SELECT count(DISTINCT v.doc) FROM {table} WHERE {where}", bindings)
+        table, where, bindings = self._visible(term, language)
+        return self._number(f"SELECT count(DISTINCT doc) FROM {table} WHERE {where}", bindings)
 
     def postings(self, term: str, language: str) -> _Postings:
         """The passages in ``language`` that hold ``term``."""
-        table, where, bindings = self._read(term, language)
-        rows = self._connection.execute(f"SELECT v.doc FROM {table} WHERE {where}", bindings)
+        where, bindings = self._condition(term, language)
+        rows = self._connection.execute(f"SELECT doc FROM chunk_term WHERE {where}", bindings)
         occurrences = np.fromiter(chain.from_iterable(rows), np.int64)
         ids, counts = np.unique(occurrences, return_counts=True)
         known = self._remembered.lengths(ids)
         if self._acl_sets is not None:
-            # The marks said so already; whatever happens to an index, this is asked twice.
+            # Needed when all marks were read; else the marks said so already, and whatever happens
+            # to an index, it is asked twice.
             seen = np.isin(known.acl_sets, self._acl_sets)
             ids, counts = ids[seen], counts[seen]
             known = self._remembered.lengths(ids)
@@ -181,25 +183,30 @@ class _TermIndex:
             asked &= np.isin(ids, self._asked, assume_unique=True)
         return _Postings(ids, known.terms, counts.astype(np.float64), asked)
 
-    def _read(self, term: str, language: str | None) -> tuple[str, str, list[str]]:
-        """What to read for a term in one language or all: tables, condition, bindings."""
+    def _visible(self, term: str, language: str | None) -> tuple[str, str, list[str]]:
+        """Where a term stands that the caller may see: tables, condition, bindings."""
+        where, bindings = self._condition(term, language)
+        if not self._reads_all or self._acl_sets is None:
+            return "chunk_term", where, bindings
+        return (
+            "chunk_term CROSS JOIN text_length ON chunk_id = doc",
+            f"{where} AND acl_set IN (SELECT value FROM json_each(?))",
+            [*bindings, json.dumps(self._acl_sets)],
+        )
+
+    def _condition(self, term: str, language: str | None) -> tuple[str, list[str]]:
+        """SQL on the column ``term``, in one language or all, and its bindings."""
         if self._reads_all:
             low = term + ("~" if language is None else _mark(language) + "0")
             high = term + ("\x7f" if language is None else _mark(language) + ":")
-            if self._acl_sets is None:
-                return "chunk_term v", "v.term >= ? AND v.term < ?", [low, high]
-            return (
-                "chunk_term v CROSS JOIN text_length l ON l.chunk_id = v.doc",
-                "v.term >= ? AND v.term < ? AND l.acl_set IN (SELECT value FROM json_each(?))",
-                [low, high, json.dumps(self._acl_sets)],
-            )
+            return "term >= ? AND term < ?", [low, high]
         marked = [
             f"{term}{_mark(one)}{acl_set}"
             for one, acl_sets in self.statistics.acl_sets.items()
             if language in (None, one)
             for acl_set in acl_sets
         ]
-        return "chunk_term v", f"v.term IN ({', '.join('?' * len(marked))})", marked
+        return f"term IN ({', '.join('?' * len(marked))})", marked
 
     def _number(self, sql: str, bindings: list[str]) -> int:
         row = self._connection.execute(sql, bindings).fetchone()

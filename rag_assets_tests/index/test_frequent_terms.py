@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rag_assets.acl import EVERYTHING
-from rag_assets.index.full_text import MINIMUM_POSTINGS
+from rag_assets.index.full_text import MAXIMUM_MARKS, MINIMUM_POSTINGS
 from rag_assets.index.sqlite import SqliteStore
 from rag_assets.models import Hit
 from rag_assets.retrieval.fusion import Fusion
@@ -59,3 +59,28 @@ def test_what_is_frequent_depends_on_the_caller_alone(store: SqliteStore) -> Non
     assert [hit.path for hit in by_text(store, "banal", ["x"])] == ["b.md"]
     fused = store.search(unit_vector("q"), 5, acl_tags=["x"], text="banal", fuse=Fusion(), depth=30)
     assert fused[0].text_score == by_text(store, "banal", ["x"])[0].text_score
+
+
+@pytest.mark.parametrize("seen", [MAXIMUM_MARKS - 10, MAXIMUM_MARKS + 10])
+def test_callers_of_many_acl_sets_find_what_is_theirs(tmp_path: Path, seen: int) -> None:
+    """However many sets a caller names, the answer is that of an index without the others."""
+    items = [
+        indexed_document(f"{n}.md", [f"commun sujet{n % 7} " + "banal " * (n % 5)], tags=[f"t{n}"])
+        for n in range(MAXIMUM_MARKS + 60)
+    ]
+    tags = [f"t{n}" for n in range(0, 2 * seen, 2)][: len(items) // 2]
+    tags += [f"t{n}" for n in range(1, len(items), 2)][: seen - len(tags)]
+    answers = []
+    for name, held in (
+        ("all", items),
+        ("own", [i for i in items if i.document.acl_tags[0] in tags]),
+    ):
+        store = SqliteStore(tmp_path / name / "index.sqlite")
+        store.initialize(FINGERPRINT)
+        write(store, *held)
+        answers.append(
+            [by_text(store, q, tags) for q in ("commun sujet3", "banal", "sujet5 absent")]
+        )
+        store.close()
+    assert answers[0] == answers[1]
+    assert len(answers[0][0]) == seen
