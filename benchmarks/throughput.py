@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,8 @@ def timed_steps(pipeline: Pipeline) -> dict[str, float]:
     pipeline.files.write("source_files", "tree", made.table)
     seconds["source_files"] = time.perf_counter() - began
     results = [made.table]
-    steps = (pipeline.parsed_documents, pipeline.chunks, pipeline.embeddings)
+    parse = partial(pipeline.parsed_documents, partition)
+    steps = (parse, pipeline.chunks, pipeline.embeddings)
     for asset, step in zip(ASSETS[1:], steps, strict=True):
         began = time.perf_counter()
         made = step(results[-1], None, options)
