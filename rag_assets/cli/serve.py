@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -59,14 +60,15 @@ def _run(config: Config, *, has_tokens: bool) -> None:
     settings = config.service
     server = build_server(config, listening=lambda at: _announce(config, at, has_tokens=has_tokens))
     try:
-        server.run()
-    except KeyboardInterrupt:
-        click.echo("stopped", err=True)
+        # uvicorn raises an interrupt again, unless whoever started us ignores interrupts.
+        with suppress(KeyboardInterrupt):
+            server.run()
     except SystemExit:  # uvicorn's way to say that it cannot listen
         raise RagError(
             f"cannot listen on {settings.host} port {settings.port}; another program may be "
             "there, or the address is not this machine's (--host, --port)"
         ) from None
+    click.echo("stopped", err=True)
 
 
 def _announce(config: Config, address: str, *, has_tokens: bool) -> None:
