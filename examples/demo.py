@@ -24,21 +24,24 @@ COMMAND = Path(sys.executable).with_name("rag-assets")
 SCRATCH = PROJECT / ".rag_assets" / "demo"
 
 SEARCHES = (
-    # question, page that must be among the answers, remark
+    # question, page that must be among the answers, mode, remark
     (
         "What do I do if I clicked on a phishing link?",
         "it/passwords-and-keys.md",
+        "hybrid",
         "English question",
     ),
     (
         "Comment restaurer la base des communes à une heure donnée ?",
         "exploitation/sauvegardes.md",
+        "hybrid",
         "French question",
     ),
     (
         "Je me suis fait voler mon ordinateur portable, qui appeler ?",
         "it/vpn.md",
-        "French question; the answer is only written in English",
+        "vector",
+        "French question, by meaning alone; the answer is only written in English",
     ),
 )
 RESTRICTED_QUESTION = "Combien gagne-t-on à l'échelon B1 ?"
@@ -89,10 +92,10 @@ def search_handbook() -> None:
     """Ask in both languages, and check that the right page is among the answers."""
     heading("2. Search it")
     with closing(open_retriever(PROJECT / "rag_assets.yaml")) as retriever:
-        for question, page, remark in SEARCHES:
+        for question, page, mode, remark in SEARCHES:
             print(f"\n  # {remark}")
-            show("search", question, "-k", "2")
-            if page not in pages(retriever, question, EVERYTHING):
+            show("search", question, "-k", "2", "--mode", mode)
+            if page not in pages(retriever, question, EVERYTHING, mode):
                 raise DemoError(f"{page} should be among the answers to {question!r}")
         print("\n  # the salary grid is tagged service:rh: without that tag, it does not exist")
         show("search", RESTRICTED_QUESTION, "-k", "1", "--acl", "public")
@@ -162,9 +165,9 @@ def ingest(config: Path) -> Mapping[str, Any]:
     return totals
 
 
-def pages(retriever: Retriever, question: str, acl_tags: AclTags) -> set[str]:
+def pages(retriever: Retriever, question: str, acl_tags: AclTags, mode: str = "hybrid") -> set[str]:
     """Paths of the first two hits, asked through the library."""
-    return {hit.path for hit in retriever.retrieve(question, 2, acl_tags=acl_tags)}
+    return {hit.path for hit in retriever.retrieve(question, 2, acl_tags=acl_tags, mode=mode)}
 
 
 def show(*words: str, config: Path | None = None) -> None:
