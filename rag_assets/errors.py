@@ -8,7 +8,7 @@
         * ``SourceUnavailable``        the place a source reads from cannot be reached
         * ``RemovalRefused``           a complete listing lost more documents than allowed
     * ``ChunkingError``            a chunker was built with impossible settings
-    * ``EmbeddingError``           an embedder could not give vectors
+    * ``EmbeddingError``           an embedder could not give vectors, or a reranker scores
         * ``InvalidInput``             these texts will never be accepted: not retried
         * ``Unavailable``              the embedder cannot answer now: retried, then the run fails
         * ``MalformedResponse``        the embedder answered something that is not its contract
@@ -61,7 +61,7 @@ class ChunkingError(RagError):
 
 
 class EmbeddingError(RagError):
-    """An embedder could not give vectors."""
+    """An embedder could not give vectors, or a reranker could not give scores."""
 
     texts_suspected: bool = False
     """The texts themselves may be the cause: trying them in smaller batches may single it out."""
