@@ -1,21 +1,28 @@
-"""Headings in, the anchors out that GitHub, MkDocs or GitLab give them, unique within a document.
+"""Headings in, the anchors out that a renderer gives them, unique within a document.
 
-======= ====================================================== ============================
-style   slug                                                   repeated
-======= ====================================================== ============================
-github  lower case; only letters, marks, digits, connectors    ``-1``, ``-2`` ... (the rule
-        (``_``) and hyphens stay; each space a hyphen          of github-slugger)
-mkdocs  Python-Markdown's ``toc`` with ``slugify_unicode``:    ``_1``, ``_2`` ...
-        ``\\w``, space and hyphen stay, runs become one hyphen
-gitlab  as github; trimmed, runs of hyphens become one, only   ``-1``, ``-2`` ...
-        digits get ``anchor-`` before them
-======= ====================================================== ============================
+========= ====================================================== ============================
+style     slug                                                   repeated
+========= ====================================================== ============================
+github    lower case; only letters, marks, digits, connectors    ``-1``, ``-2`` ... (the rule
+          (``_``) and hyphens stay; each space a hyphen          of github-slugger)
+mkdocs    Python-Markdown's ``toc`` with ``slugify_unicode``:    ``_1``, ``_2`` ...
+          ``\\w``, space and hyphen stay, runs become one hyphen
+gitlab    as github; trimmed, runs of hyphens become one, only   ``-1``, ``-2`` ...
+          digits get ``anchor-`` before them
+bookstack ``bkmrk-`` and 20 characters: A to Z in lower case,    ``-1``, ``-2`` ...
+          white space as a hyphen, the rest percent-encoded
+========= ====================================================== ============================
 
-In every style the text is brought to NFC first, accents are kept, an explicit ``{#id}`` is taken as
-it is (and no slug of the document may take it), and no anchor is empty: where nothing visible is
-left (an emoji alone), GitHub's and GitLab's style say ``section``, MkDocs says ``_1`` itself.
+In every style accents are kept, an explicit ``{#id}`` is taken as it is (and no slug of the
+document may take it), and no anchor is empty: where nothing visible is left (an emoji alone),
+GitHub's and GitLab's style say ``section``, MkDocs says ``_1`` itself. All but BookStack's bring
+the text to NFC first.
 An emoji loses itself but not the space behind it (``🚀 Go`` is ``-go``); ``:rocket: Go`` is
 ``rocket-go``, as these renderers make the slug before the picture.
+
+BookStack knows no ``{#id}`` in Markdown and shows it as text; only ids of its own (``bkmrk...``),
+which its HTML carries, are taken. It numbers paragraphs and lists too: a heading whose first 20
+characters already began one above it gets that one's anchor here, and so a link to just above it.
 """
 
 from __future__ import annotations
@@ -24,10 +31,11 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal
+from urllib.parse import quote_plus
 
 from rag_assets.markdown import Heading
 
-AnchorStyle = Literal["github", "mkdocs", "gitlab"]
+AnchorStyle = Literal["github", "mkdocs", "gitlab", "bookstack"]
 
 MAX_ANCHOR_CHARACTERS: Final = 1_000
 """Longer ones are cut; no reader follows a link of that length."""
@@ -68,6 +76,11 @@ _MKDOCS_REMOVED: Final = re.compile(r"[^\w\s-]")
 _MKDOCS_SEPARATORS: Final = re.compile(r"[-\s]+")
 _VISIBLE: Final = re.compile(r"\w")
 _NUMBERED: Final = re.compile(r"^(.*)_([0-9]{1,9})$", re.DOTALL)
+_BOOKSTACK_PREFIX: Final = "bkmrk"
+_BOOKSTACK_CHARACTERS: Final = 20
+_PHP_SPACES: Final = " \t\n\r\v\f"
+_PHP_SPACE_RUNS: Final = re.compile(f"[{_PHP_SPACES}]+")
+_ASCII_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 def github_slug(text: str) -> str:
@@ -87,10 +100,27 @@ def mkdocs_slug(text: str) -> str:
     return _MKDOCS_SEPARATORS.sub("-", kept)
 
 
+def bookstack_slug(text: str) -> str:
+    """The id BookStack gives a heading of this text; never empty.
+
+    The rule of its ``PageContent::setUniqueId``, whose PHP functions know ASCII letters and spaces
+    only: ``É`` stays as it is, a no-break space is no space.
+    """
+    trimmed = text.strip(" \t\n\r\0\v")
+    hyphened = _PHP_SPACE_RUNS.sub("-", trimmed).translate(_ASCII_LOWER)
+    return _php_urlencode(f"{_BOOKSTACK_PREFIX}-{hyphened[:_BOOKSTACK_CHARACTERS]}")
+
+
+def _php_urlencode(text: str) -> str:
+    """As ``urlencode`` of PHP, which unlike Python encodes the tilde."""
+    return quote_plus(text, errors="replace").replace("~", "%7E")
+
+
 _SLUGS: Final[Mapping[AnchorStyle, Callable[[str], str]]] = {
     "github": github_slug,
     "mkdocs": mkdocs_slug,
     "gitlab": gitlab_slug,
+    "bookstack": bookstack_slug,
 }
 
 
@@ -100,7 +130,7 @@ def anchors(headings: Iterable[Heading], style: AnchorStyle) -> list[str]:
     All headings of a document go in, H4 to H6 and those in lists and quotations too: renderers
     number them together.
     """
-    headings = list(headings)
+    headings = list(map(_as_bookstack_reads_it, headings) if style == "bookstack" else headings)
     slug_of = _SLUGS[style]
     used = _UsedAnchors("_" if style == "mkdocs" else "-")
     used.reserve(heading.explicit_id[:MAX_ANCHOR_CHARACTERS] for heading in headings)
@@ -112,10 +142,18 @@ def anchors(headings: Iterable[Heading], style: AnchorStyle) -> list[str]:
             found.append("")
         else:
             slug = slug_of(heading.slug_text)[:MAX_ANCHOR_CHARACTERS]
-            if style != "mkdocs" and not _VISIBLE.search(slug):
+            if style in ("github", "gitlab") and not _VISIBLE.search(slug):
                 slug = FALLBACK_SLUG
             found.append(used.take(slug))
     return found
+
+
+def _as_bookstack_reads_it(heading: Heading) -> Heading:
+    """The heading with an id that is not BookStack's own as the text that it is there."""
+    own = heading.explicit_id
+    if not own or own.startswith(_BOOKSTACK_PREFIX):
+        return heading
+    return heading._replace(slug_text=f"{heading.slug_text} {{#{own}}}", explicit_id="")
 
 
 class _UsedAnchors:

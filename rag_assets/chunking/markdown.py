@@ -121,7 +121,8 @@ def _chunk(
     content = text[passage.start : passage.end]
     if passage.header is not None:
         content = f"{text[passage.header.start : passage.header.end]}\n{content}"
-    before = document.body_start_line - 1
+    first_line = bisect_right(starts, passage.start)
+    last_line = bisect_right(starts, max(passage.start, passage.end - 1))
     return Chunk(
         source=document.source,
         path=document.path,
@@ -129,12 +130,19 @@ def _chunk(
         title=document.title,
         heading_path=section.heading_path,
         anchor=section.anchor,
-        start_line=before + bisect_right(starts, passage.start),
-        end_line=before + bisect_right(starts, max(passage.start, passage.end - 1)),
+        start_line=_line_of_file(document, first_line),
+        end_line=_line_of_file(document, last_line),
         tokens=estimate_tokens(content),
         content=content,
         content_hash=sha256_hex(embedding_text(document.title, section.heading_path, content)),
     )
+
+
+def _line_of_file(document: Document, line: int) -> int:
+    """Where the 1-based ``line`` of the body stands in the file."""
+    if document.lines:
+        return document.lines[line - 1]
+    return document.body_start_line - 1 + line
 
 
 def _words_of(tokens: int) -> int:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from rag_assets.models import Changes, LeftOut, SourceFile, SourceListing
+
+if TYPE_CHECKING:
+    from rag_assets.sources.journal import Journal
+    from rag_assets.sources.shards import Shard
 
 
 @runtime_checkable
@@ -45,3 +50,23 @@ class Source(Protocol):
     def explain(self, path: str) -> LeftOut | None:
         """The rule that keeps ``path`` out of the index today, or None when no rule does."""
         ...
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """What the pipeline gives a source of a server beside its settings."""
+
+    shard: Shard | None = None
+    """The part of the source to list; None: all of it."""
+    config_locations: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Where each excluded and included path stands in the configuration: file and 1-based line."""
+    journal: Journal | None = None
+    """Keeps what was fetched until the listing is complete."""
+    last_look: Mapping[str, Any] | None = None
+    """``look_state`` of the last complete listing, when there was one."""
+    progress: Callable[[str, int, int], None] = _silent
+    """Told of a stage, and how much of how much is done."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rag_assets.acl import AclRules
+from rag_assets.acl import EVERYBODY, AclRules
 from rag_assets.errors import ConfigurationError, SourceUnavailable
 from rag_assets.fingerprints import SOURCES_VERSION, fingerprint
-from rag_assets.models import PUBLIC, Changes, LeftOut, SourceFile, SourceListing
+from rag_assets.models import Changes, LeftOut, SourceFile, SourceListing
 from rag_assets.sources import tree_look
 from rag_assets.sources.tree_look import look_tree, settled_signature
 
@@ -27,8 +27,6 @@ KIND: Final = "markdown"
 IGNORE_FILE: Final = ".aiignore"
 MAX_IGNORE_FILE_BYTES: Final = 1_000_000
 """A larger ignore file is a mistake; 20,000 patterns fit."""
-EVERYBODY: Final = AclRules((PUBLIC,))
-"""What a tree grants that is built without access rules, outside of a configuration."""
 
 
 class MarkdownTree:

@@ -1,4 +1,4 @@
-"""For integrators: contract tests to subclass for an own embedder or store, and a stub embedder.
+"""For integrators: contract tests to subclass for own parts, and a stub embedder.
 
 Exported lazily, because the contract classes import pytest.
 """
@@ -12,13 +12,21 @@ if TYPE_CHECKING:
     from rag_assets.testing.embedder_contract import EmbedderContract
     from rag_assets.testing.embedders import StubEmbedder
     from rag_assets.testing.search_contract import SearchContract
+    from rag_assets.testing.source_contract import SourceContract
     from rag_assets.testing.store_contract import VectorStoreContract
 
-__all__ = ["EmbedderContract", "SearchContract", "StubEmbedder", "VectorStoreContract"]
+__all__ = [
+    "EmbedderContract",
+    "SearchContract",
+    "SourceContract",
+    "StubEmbedder",
+    "VectorStoreContract",
+]
 
 _HOMES = {
     "EmbedderContract": "embedder_contract",
     "SearchContract": "search_contract",
+    "SourceContract": "source_contract",
     "StubEmbedder": "embedders",
     "VectorStoreContract": "store_contract",
 }

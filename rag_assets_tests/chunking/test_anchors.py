@@ -181,7 +181,7 @@ def test_mkdocs_numbering_is_that_of_python_markdown(words: list[str]) -> None:
 
 @given(
     st.lists(st.tuples(st.text(max_size=5), st.sampled_from(["", "", "x", "a-1"])), max_size=30),
-    st.sampled_from(["github", "mkdocs", "gitlab"]),
+    st.sampled_from(["github", "mkdocs", "gitlab", "bookstack"]),
 )
 def test_anchors_are_unique_and_never_empty(pairs: list[tuple[str, str]], style: str) -> None:
     """Whatever the headings say."""
@@ -211,7 +211,7 @@ def test_a_flood_of_like_headings_is_numbered_in_linear_time() -> None:
     """10,000 equal ones, and 10,000 that already look numbered."""
     started = time.monotonic()
     words = ["a"] * 10_000 + [f"a_{n}" for n in range(10_000)] + [f"a-{n}" for n in range(10_000)]
-    for style in ("github", "mkdocs", "gitlab"):
+    for style in ("github", "mkdocs", "gitlab", "bookstack"):
         found = anchors([Heading(1, word, word, "") for word in words], style)  # type: ignore[arg-type]
         assert len(set(found)) == len(words)
     assert time.monotonic() - started < 10
