@@ -1,0 +1,1 @@
+"""Tests of what screening finds and leaves alone."""
