@@ -57,5 +57,5 @@ $(READY): pyproject.toml constraints.txt
 	     $$python -m venv --clear $(VENV);; \
 	esac
 	@$(PIP) install -c constraints.txt hatchling editables
-	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,fast]'
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,fast,office]'
 	@touch $@

@@ -122,3 +122,7 @@ class AclRules:
     def as_lists(self) -> list[object]:
         """All that decides, JSON-able: part of a fingerprint."""
         return [list(self.default), [[list(rule.paths), list(rule.tags)] for rule in self.rules]]
+
+
+EVERYBODY: Final = AclRules((PUBLIC,))
+"""What a source grants that is built without access rules, outside of a configuration."""

@@ -22,6 +22,7 @@ from rag_assets.fingerprints import (
     CHUNKING_VERSION,
     DOCUMENTS_VERSION,
     INDEX_VERSION,
+    SCREENING_VERSION,
     SOURCES_VERSION,
 )
 from rag_assets.project import ASSETS, DataFolder
@@ -30,6 +31,7 @@ CODE: Final = [
     __version__,
     SOURCES_VERSION,
     DOCUMENTS_VERSION,
+    SCREENING_VERSION,
     CHUNKING_VERSION,
     ANALYSIS_VERSION,
     INDEX_VERSION,
@@ -74,6 +76,7 @@ def remember_indexed(
         {
             "code": CODE,
             "config": _file_hash(config),
+            "releases": _file_hash(data.releases),
             "index": _index_signature(data),
             "tables": {key: _table_signatures(data, key) for key in listed},
             "partitions": listed,
@@ -81,6 +84,17 @@ def remember_indexed(
         },
     )
     return complete
+
+
+def remembered_look(
+    data: DataFolder, partition: str, stage: str
+) -> tuple[str, Mapping[str, Any]] | None:
+    """Version and ``look_state`` of the last listing, if it was made with these settings."""
+    state = _read(data.look_state(partition))
+    if state is None or state.get("stage") != stage:
+        return None
+    version, look = state.get("version"), state.get("look")
+    return (version, look) if isinstance(version, str) and isinstance(look, dict) else None
 
 
 def nothing_changed(config: Path) -> bool:
@@ -127,6 +141,7 @@ def up_to_date(data: DataFolder, config: Path) -> Mapping[str, str]:
         indexed is None
         or indexed.get("code") != CODE
         or indexed.get("config") != _file_hash(config)
+        or indexed.get("releases") != _file_hash(data.releases)
         or indexed.get("index") != _index_signature(data)
     ):
         return {}
@@ -150,7 +165,11 @@ def _data_dir(config: Path) -> Path:
 
 
 def _file_hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """sha256 (hex) of a file; empty when there is none."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return ""
 
 
 def _table_signatures(data: DataFolder, partition: str) -> list[list[int] | None]:

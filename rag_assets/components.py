@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rag_assets.errors import ConfigurationError, IndexMissing
 from rag_assets.fingerprints import SOURCES_VERSION, fingerprint
@@ -22,6 +22,7 @@ from rag_assets.project import DataFolder, build_is_abandoned
 if TYPE_CHECKING:
     import os
 
+    from rag_assets.chunking.anchors import AnchorStyle
     from rag_assets.chunking.base import Chunker
     from rag_assets.config import Config, Partition
     from rag_assets.embeddings.base import Embedder
@@ -30,6 +31,20 @@ if TYPE_CHECKING:
     from rag_assets.retrieval.reranking import Reranker
     from rag_assets.sources.base import Source
 
+
+PATIENCE: Final = {
+    "look_every_seconds",
+    "requests_per_minute",
+    "concurrency",
+    "timeout_seconds",
+    "connect_timeout_seconds",
+    "deadline_seconds",
+    "retries",
+    "retry_after_cap_seconds",
+    "full_walk_hours",
+    "permissions_max_age_hours",
+}
+"""Settings of a source that decide how it is read, not what it yields."""
 
 _objects: ContextVar[Mapping[str, Any]] = ContextVar(
     "rag_assets_objects", default=MappingProxyType({})
@@ -64,69 +79,35 @@ def is_replaced() -> bool:
     return bool(_objects.get())
 
 
-def build_source(config: Config, partition: Partition) -> Source:
-    """The source of one partition.
+def build_source(config: Config, partition: Partition, *, full: bool = False) -> Source:
+    """The source of one partition; ``full``: it takes nothing from its last listing.
 
     Raises:
-        ConfigurationError: the class cannot be imported or does not take its options.
+        ConfigurationError: the class cannot be imported or does not take its options, or the
+            environment lacks a secret.
     """
     if (given := _objects.get().get("source")) is not None:
         replaced: Source = given
         return replaced
-    settings = config.source(partition.source)
-    if settings.kind != "markdown":
-        options = dict(settings.options, name=settings.name, settings=settings)
-        if partition.shard_count > 1:
-            options["shard"] = (partition.shard_index, partition.shard_count)
-        built: Source = _construct(
-            config, settings.kind, options, "Source", f"source {settings.name}"
-        )
-        return built
-    from rag_assets.sources.markdown_tree import MarkdownTree
-    from rag_assets.sources.shards import Shard
+    from rag_assets.source_building import configured_source
 
-    assert settings.root is not None  # the model requires it for this kind
-    index = [s.name for s in config.sources].index(settings.name)
-    shard = Shard(partition.shard_index, partition.shard_count)
-    return MarkdownTree(
-        settings.name,
-        settings.root,
-        excluded_paths=settings.excluded_paths,
-        included_paths=settings.included_paths,
-        acl=settings.acl.to_rules(),
-        url_template=settings.url,
-        max_file_bytes=settings.max_file_bytes,
-        skip_directories=(config.data_dir,),
-        shard=shard if partition.shard_count > 1 else None,
-        config_locations=_rule_locations(config, index),
-    )
-
-
-def _rule_locations(config: Config, index: int) -> Mapping[str, tuple[str, int]]:
-    """Where each excluded or included path stands in the file, for `explain`."""
-    locations = {}
-    settings = config.sources[index]
-    for key in ("excluded_paths", "included_paths"):
-        for number, rule in enumerate(getattr(settings, key)):
-            line = config.line_of("sources", index, key, number)
-            if line is not None:
-                locations[rule] = (config.path.name, line)
-    return locations
+    return configured_source(config, partition, full=full)
 
 
 def source_fingerprint(config: Config, partition: Partition) -> str:
-    """Changes whenever the same tree could give another listing."""
+    """Changes whenever the same place could give another listing."""
     settings = config.source(partition.source)
+    told_elsewhere = {"shards", "max_removed_fraction", "language", "anchor_style", "screening"}
     return fingerprint(
         SOURCES_VERSION,
-        settings.model_dump(mode="json", exclude={"shards", "max_removed_fraction", "language"}),
+        settings.model_dump(mode="json", exclude=told_elsewhere | PATIENCE),
         partition.shard_index,
         partition.shard_count,
     )
 
 
-def build_chunker(config: Config) -> Chunker:
-    """The configured chunker.
+def build_chunker(config: Config, anchor_style: AnchorStyle | None = None) -> Chunker:
+    """The configured chunker; ``anchor_style`` is a source's own, in place of the general one.
 
     Raises:
         ChunkingError: its settings are impossible.
@@ -136,7 +117,7 @@ def build_chunker(config: Config) -> Chunker:
         replaced: Chunker = given
         return replaced
     if config.chunk.chunker is not None:
-        built: Chunker = _construct(
+        built: Chunker = construct(
             config, config.chunk.chunker, config.chunk.options, "Chunker", "chunk.chunker"
         )
         return built
@@ -145,7 +126,7 @@ def build_chunker(config: Config) -> Chunker:
     return MarkdownChunker(
         config.chunk.size,
         config.chunk.overlap,
-        anchor_style=config.chunk.anchor_style,
+        anchor_style=anchor_style or config.chunk.anchor_style,
         limit_tokens=config.embedding.max_tokens,
     )
 
@@ -191,7 +172,7 @@ def build_embedder(config: Config) -> Embedder:
             concurrency=settings.concurrency,
             ca_file=settings.ca_file,
         )
-    built: Embedder = _construct(
+    built: Embedder = construct(
         config, settings.backend, settings.options, "Embedder", "embedding.backend"
     )
     return built
@@ -220,7 +201,7 @@ def build_reranker(config: Config) -> Reranker | None:
             retries=settings.retries,
             ca_file=settings.ca_file,
         )
-    built: Reranker = _construct(
+    built: Reranker = construct(
         config, settings.backend, settings.options, "Reranker", "retrieval.reranker.backend"
     )
     return built
@@ -241,7 +222,7 @@ def open_index(config: Config, *, build_id: str | None = None) -> VectorStore:
 
         return IndexDirectory(DataFolder(config.data_dir).index).writable_store(build_id)
     options = dict(config.index.options, build_id=build_id)
-    built: VectorStore = _construct(
+    built: VectorStore = construct(
         config, config.index.backend, options, "VectorStore", "index.backend"
     )
     return built
@@ -318,9 +299,14 @@ def build_retriever(config: str | os.PathLike[str] | Config | None = None) -> Re
     )
 
 
-def _construct(
+def construct(
     config: Config, import_path: str, options: Mapping[str, Any], contract: str, key: str
 ) -> Any:
+    """An object of the integrator's own class ``package.module:Class``.
+
+    Raises:
+        ConfigurationError: it cannot be imported, or does not take these options.
+    """
     module_name, _, name = import_path.partition(":")
     folder = str(config.path.parent)
     if folder not in sys.path:

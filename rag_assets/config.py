@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -17,11 +18,18 @@ from rag_assets.settings import (
     ChunkSettings,
     EmbeddingSettings,
     IndexSettings,
+    ParsingSettings,
     RerankerSettings,
     RetrievalSettings,
     ServiceSettings,
-    SourceSettings,
     Strict,
+)
+from rag_assets.source_settings import (
+    BUILT_IN,
+    CUSTOM,
+    AnySourceSettings,
+    MarkdownSettings,
+    SourceSettings,
 )
 
 __all__ = ["Config", "Partition", "SourceSettings", "find_config", "load_config"]
@@ -54,7 +62,8 @@ class Config(Strict):
     """Everything ``rag_assets.yaml`` says, checked; paths are absolute."""
 
     data_dir: Path = Path(".rag_assets")
-    sources: tuple[SourceSettings, ...] = Field(min_length=1)
+    sources: tuple[AnySourceSettings, ...] = Field(min_length=1)
+    parsing: ParsingSettings = ParsingSettings()
     chunk: ChunkSettings = ChunkSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     index: IndexSettings = IndexSettings()
@@ -118,7 +127,7 @@ class Config(Strict):
         keys = ", ".join(p.key for p in self.partitions())
         raise ConfigurationError(f"{self._path}: no partition {key!r}; there are: {keys}")
 
-    def source(self, name: str) -> SourceSettings:
+    def source(self, name: str) -> AnySourceSettings:
         """The settings of one source.
 
         Raises:
@@ -166,15 +175,23 @@ def load_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
             "data_dir": _absolute(base, config.data_dir),
             "embedding": _with_absolute_ca_file(base, config.embedding),
             "retrieval": _with_absolute_reranker(base, config.retrieval),
-            "sources": tuple(
-                s.model_copy(update={"root": _absolute(base, s.root)}) if s.root else s
-                for s in config.sources
-            ),
+            "sources": tuple(_with_absolute_paths(base, s) for s in config.sources),
         }
     )
     resolved._path = file
     resolved._positions = positions
     return resolved
+
+
+def _with_absolute_paths(base: Path, source: AnySourceSettings) -> AnySourceSettings:
+    update: dict[str, object] = {}
+    for key in ("root", "ca_file"):
+        if (path := getattr(source, key, None)) is not None:
+            update[key] = _absolute(base, path)
+    repository = source.repository if isinstance(source, MarkdownSettings) else None
+    if repository and not re.match(r"[\w+.-]+://|[^/]+@[^/]+:|[^/]{2,}:", repository):
+        update["repository"] = str(_absolute(base, Path(repository)))
+    return source.model_copy(update=update) if update else source
 
 
 _WithCaFile = TypeVar("_WithCaFile", EmbeddingSettings, RerankerSettings)
@@ -260,11 +277,18 @@ def _dotted(key: Sequence[str | int]) -> str:
     return ".".join(str(part) for part in key) or "(file)"
 
 
+def _key(location: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """The key in the file: pydantic puts the kind of a source behind its number."""
+    if location[:1] == ("sources",) and location[2:3] and location[2] in (*BUILT_IN, CUSTOM):
+        return (*location[:2], *location[3:])
+    return tuple(location)
+
+
 def _explain(
     file: Path, exc: ValidationError, positions: Mapping[tuple[str | int, ...], Position]
 ) -> str:
     lines = []
-    keys = [tuple(error["loc"]) for error in exc.errors()]
+    keys = [_key(error["loc"]) for error in exc.errors()]
     for error, key in zip(exc.errors(), keys, strict=True):
         if error["type"] == "too_short" and any(k[: len(key)] == key != k for k in keys):
             continue  # items that are wrong are not counted: their own faults say it all

@@ -7,6 +7,13 @@
         * ``IncompleteEnumeration``    a listing did not reach its end: nothing may be deleted on it
         * ``SourceUnavailable``        the place a source reads from cannot be reached
         * ``RemovalRefused``           a complete listing lost more documents than allowed
+        * ``NotThere``                 one thing that a server was asked for does not exist
+        * ``Refused``                  the account may not see one thing
+        * ``TooLarge``                 one answer of a server is larger than allowed
+    * ``WorkerFailed``             a document took too much, or ended the process that opened it
+    * ``WorkerNotStarted``         that process could not be started
+    * ``ConversionFailed``         an office or PDF file cannot be read
+    * ``OfficeUnavailable``        the extra for office files is not installed
     * ``ChunkingError``            a chunker was built with impossible settings
     * ``EmbeddingError``           an embedder could not give vectors, or a reranker scores
         * ``InvalidInput``             these texts will never be accepted: not retried

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from rag_assets.models import Chunk, Document
 
-SOURCES_VERSION: Final = "2"
+SOURCES_VERSION: Final = "3"
 """Raise when governance or the listing would leave in or out other files."""
-DOCUMENTS_VERSION: Final = "2"
+DOCUMENTS_VERSION: Final = "3"
 """Raise when parsing would give another document."""
+SCREENING_VERSION: Final = "1"
+"""Raise when screening would find other things."""
 CHUNKING_VERSION: Final = "1"
 """Raise when chunking would give other chunks."""
 ANALYSIS_VERSION: Final = "1"

@@ -217,6 +217,8 @@ def _is_stale(pipeline: Pipeline, partition: Partition, recorded: str | None) ->
     if recorded is None:
         return True
     try:
+        if (found := pipeline.look(partition, recorded)) is not None:
+            return bool(found)
         previous = pipeline.files.read("source_files", partition.key)
         result = pipeline.source_files(partition, previous, RunOptions("look"))
     except (SourceError, AssetError):
@@ -273,7 +275,7 @@ def _plan(
     parsed = pipeline.parsed_documents(
         partition, listed.table, files.read_or_none("parsed_documents", key), options
     )
-    chunked = pipeline.chunks(parsed.table, files.read_or_none("chunks", key), options)
+    chunked = pipeline.chunks(partition, parsed.table, files.read_or_none("chunks", key), options)
     hashes = set(chunked.table["content_hash"].to_pylist())
     known = pipeline.vectors_known(key, hashes)
     missing = texts_to_embed(chunked.table, known)

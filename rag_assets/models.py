@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-LeftOutStatus = Literal["excluded", "quarantined"]
-"""``excluded``: a rule says so. ``quarantined``: it should be there, but cannot be trusted."""
+LeftOutStatus = Literal["excluded", "quarantined", "flagged"]
+"""``excluded``: a rule says so. ``quarantined``: it should be there, but cannot be trusted.
+``flagged``: it is there, and something was found in it."""
 
 Reason = Literal[
     # by rule (governance)
@@ -35,7 +36,14 @@ Reason = Literal[
     # by content
     "acl_unreadable",
     "document_too_complex",
+    "conversion_failed",
+    "needs_office",
+    "instructions",
+    "secret",
+    "personal_number",
     "embedding_rejected",
+    # by the state it has in its system
+    "draft",
 ]
 
 PROBLEM_REASONS: Final[frozenset[str]] = frozenset(
@@ -47,10 +55,28 @@ PROBLEM_REASONS: Final[frozenset[str]] = frozenset(
         "not_text",
         "acl_unreadable",
         "document_too_complex",
+        "conversion_failed",
         "embedding_rejected",
     }
 )
 """Reasons that nobody chose: a run that left a file out for one of them is ``partial``."""
+
+MARKDOWN: Final = "text/markdown"
+"""The media type of Markdown (RFC 7763)."""
+HTML: Final = "text/html"
+DOCX: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+ODT: Final = "application/vnd.oasis.opendocument.text"
+PDF: Final = "application/pdf"
+
+MARKDOWN_TYPES: Final[Mapping[str, str]] = {".md": MARKDOWN, ".markdown": MARKDOWN}
+OFFICE_TYPES: Final[Mapping[str, str]] = {
+    ".docx": DOCX,
+    ".odt": ODT,
+    ".pdf": PDF,
+    ".html": HTML,
+    ".htm": HTML,
+}
+"""Media types (IANA) by the suffix of a file's name in lower case."""
 
 PUBLIC: Final = "public"
 """The ACL tag of what everybody may read."""
@@ -74,6 +100,10 @@ class SourceFile:
     """Sorted, without duplicates. Empty: visible to nobody."""
     version: str
     """The source's own change marker (stat signature, blob SHA, ETag ...); opaque to others."""
+    media_type: str = MARKDOWN
+    """What ``content`` is: Markdown, ``text/html``, or the type of an office file."""
+    title: str = ""
+    """The title its system gives it; empty: the text tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +121,10 @@ class LeftOut:
     """The file the rule stands in (``.aiignore``, ``rag_assets.yaml``), when there is one."""
     rule_line: int | None = None
     """1-based line of the rule in ``rule_file``."""
+    content_hash: str = ""
+    """sha256 (hex) of the content that was left out for what it holds; empty when not read."""
+    version: str = ""
+    """The change marker under which that content was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +177,9 @@ class Document:
     warnings: tuple[str, ...] = ()
     language: str = ""
     """Primary language subtag in lower case (``fr``); empty when it cannot be told."""
+    lines: tuple[int, ...] = ()
+    """1-based line of the file for each line of ``body``; empty: one after the other from
+    ``body_start_line`` on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,10 +56,17 @@ class DataFolder:
         self.cache = root / "cache" / "embeddings.sqlite"
         self.state = root / "state"
         self.dagster = root / "dagster"
+        self.git = root / "git"
+        """Clones that live as long as one listing."""
+        self.releases = root / "releases.json"
 
     def look_state(self, partition: str) -> Path:
         """What the last listing of a partition saw, for the next cheap look."""
         return self.state / f"{partition}.json"
+
+    def journal(self, partition: str) -> Path:
+        """What an interrupted listing of a server had fetched."""
+        return self.state / f"{partition}.fetched"
 
     @property
     def indexed(self) -> Path:

@@ -19,7 +19,6 @@ from pydantic import (
 from rag_assets.acl import AclRule, AclRules
 from rag_assets.analysis.languages import primary_subtag
 from rag_assets.path_globs import compile_paths
-from rag_assets.project import SOURCE_NAME
 
 CRON_RANGES: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 """Minute, hour, day of the month, month, day of the week."""
@@ -113,62 +112,18 @@ class AclSettings(Strict):
         return AclRules(self.default, rules)
 
 
-class SourceSettings(Strict):
-    """One source of documents."""
+class ParsingSettings(Strict):
+    """What one document may take of the machine before it is given up and quarantined."""
 
-    name: str = Field(pattern=f"^{SOURCE_NAME}$")
-    kind: str = "markdown"
-    """``markdown``, or ``package.module:Class`` for a ``Source`` of your own."""
-    root: Path | None = None
-    """Folder of the tree, relative to the configuration file."""
-    excluded_paths: tuple[RelativePath, ...] = ()
-    included_paths: tuple[RelativePath, ...] = ()
-    shards: int = Field(default=1, ge=1, le=1000)
-    acl: AclSettings = AclSettings()
-    url: str | None = None
-    """Template of citation URLs: ``https://docs.example.org/{path}``; {source} is known too."""
-    language: Language | None = None
-    """What its documents are written in (``fr``), unless their front matter says otherwise; by
-    default found out for each document. Kept as the primary subtag."""
-    max_file_bytes: int = Field(default=10_000_000, ge=1)
-    max_removed_fraction: float = Field(default=0.5, ge=0.0, le=1.0)
-    options: Mapping[str, Any] = Field(default_factory=dict)
-    """Keyword arguments for a ``Source`` class of your own."""
+    seconds: float = Field(default=10.0, gt=0)
+    """Time to open and screen it, and again to parse it."""
+    megabytes: int = Field(default=512, ge=64)
+    """Memory beyond what an empty process needs."""
 
-    @field_validator("root", mode="before")
+    @field_validator("seconds", mode="before")
     @classmethod
-    def _root(cls, value: object) -> object:
-        if isinstance(value, str) and "\0" in value:
-            raise ValueError("must not contain a NUL character")
-        return Path(value) if isinstance(value, str) and value.strip() else value
-
-    @field_validator("kind")
-    @classmethod
-    def _kind(cls, value: str) -> str:
-        if "passbolt" in value.casefold():
-            raise ValueError("Passbolt holds secrets and is never indexed")
-        if value != "markdown" and not IMPORT_PATH.match(value):
-            raise ValueError(f"{value!r} is unknown; use 'markdown' or 'package.module:Class'")
-        return value
-
-    @field_validator("url")
-    @classmethod
-    def _url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        if "{path}" not in value:
-            raise ValueError("must contain {path}")
-        if unknown := set(re.findall(r"\{([^{}]*)\}", value)) - {"path", "source"}:
-            raise ValueError(f"unknown placeholder {{{min(unknown)}}}; use {{path}} or {{source}}")
-        if not re.match(r"(https?|file)://", value):
-            raise ValueError("must begin with https://, http:// or file://")
-        return value
-
-    @model_validator(mode="after")
-    def _needs_root(self) -> SourceSettings:
-        if self.kind == "markdown" and self.root is None:
-            raise ValueError("root is missing: the folder to index")
-        return self
+    def _number(cls, value: object) -> object:
+        return float(value) if type(value) is int else value
 
 
 class ChunkSettings(Strict):
@@ -176,7 +131,7 @@ class ChunkSettings(Strict):
 
     size: int = Field(default=512, gt=0)
     overlap: int = Field(default=64, ge=0)
-    anchor_style: Literal["github", "mkdocs", "gitlab"] = "github"
+    anchor_style: Literal["github", "mkdocs", "gitlab", "bookstack"] = "github"
     chunker: str | None = Field(default=None, pattern=IMPORT_PATH.pattern.replace(r"\Z", "$"))
     """``package.module:Class`` of a ``Chunker`` of your own."""
     options: Mapping[str, Any] = Field(default_factory=dict)

@@ -226,7 +226,7 @@ def test_every_command_has_help_and_json():
         assert name in listed
         result = CliRunner().invoke(cli, [name, "--help"])
         assert result.exit_code == 0
-        assert "--json" in result.output or name in ("serve", "token")
+        assert "--json" in result.output or name in ("serve", "token", "quarantine")
 
 
 def test_init_writes_a_configuration_that_loads_and_refuses_to_overwrite(tmp_path: Path):

@@ -13,6 +13,7 @@ from rag_assets.chunking.markdown import MarkdownChunker
 from rag_assets.config import Config, load_config
 from rag_assets.documents.parse import parse_document
 from rag_assets.models import Chunk, Document, SourceListing
+from rag_assets.source_settings import BUILT_IN
 from rag_assets.sources.markdown_tree import MarkdownTree
 
 PROJECT = Path(__file__).parents[1]
@@ -85,6 +86,17 @@ def test_readme_names_every_setting() -> None:
     keys = [key for key in _keys(Config.model_json_schema()) if key != "sources"]
     assert len(keys) > 20
     assert not [key for key in keys if f"`{key}`" not in readme]
+
+
+@pytest.mark.parametrize("kind", sorted(BUILT_IN))
+def test_documentation_names_every_setting_of_every_kind_of_source(kind: str) -> None:
+    """A key that a source takes is explained in the README or in docs/sources.md."""
+    readme = (PROJECT / "README.md").read_text("utf-8")
+    sources = (PROJECT / "docs" / "sources.md").read_text("utf-8")
+    table = "\n".join(line for line in sources.splitlines() if line.startswith("|"))
+    documented = set(re.findall(r"`(?:sources\[\])?\.?(\w+)[^`]*`", readme + table))
+    documented |= set(re.findall(r"sources\[\]\.(\w+)", readme))
+    assert set(BUILT_IN[kind].model_fields) - documented == set()
 
 
 def _keys(

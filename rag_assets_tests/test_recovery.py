@@ -57,7 +57,7 @@ def run_until(project: Project, last: str) -> None:
         if last == "source_files":
             return
         step = getattr(pipeline, asset)
-        of = (partition,) if asset == "parsed_documents" else ()
+        of = () if asset == "embeddings" else (partition,)
         made = step(*of, made.table, pipeline.files.read(asset, "docs"), options)
         pipeline.files.write(asset, "docs", made.table)
         if asset == last:

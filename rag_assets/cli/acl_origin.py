@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rag_assets.errors import AssetError
 from rag_assets.project import DataFolder
+from rag_assets.source_settings import MarkdownSettings
 
 if TYPE_CHECKING:
     from rag_assets.config import Config
@@ -27,7 +28,7 @@ def acl_origin(config: Config, document: Document) -> AclOrigin:
     """Explain ``document.acl_tags``; they are those of the last ingest."""
     given = _given_by_source(config, document)
     narrowed = ("front matter",) if given is not None and given != document.acl_tags else ()
-    if config.source(document.source).kind != "markdown":
+    if not isinstance(config.source(document.source), MarkdownSettings):
         return AclOrigin((f"source {document.source}", *narrowed))
     rules = config.source(document.source).acl.to_rules()
     now = rules.tags_for(document.path)

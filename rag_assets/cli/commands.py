@@ -22,6 +22,11 @@ COMMANDS: Final = {
         "verify",
         "Check the index and its assets.",
     ),
+    "quarantine": (
+        "rag_assets.cli.quarantine",
+        "quarantine",
+        "List and release documents kept out for what they hold.",
+    ),
     "serve": ("rag_assets.cli.serve", "serve", "Answer searches over HTTP."),
     "token": ("rag_assets.cli.token", "token", "Make and remove the tokens of the HTTP service."),
 }

@@ -77,8 +77,8 @@ def _run(
             progress=progress,
         )
     output.show(report.to_json(), lambda: _show_report(report))
-    if report.status == "partial" and not output.json:
-        _show_problems(output, {part.partition for part in report.partitions})
+    if report.partitions and not output.json:
+        _show_left_out(output, report)
     for partition in report.partitions:
         if partition.status == "failed":
             sys.stderr.write(f"rag-assets: partition {partition.partition}: {partition.error}\n")
@@ -155,24 +155,30 @@ def _new_bars() -> Any:
     )
 
 
-def _show_problems(output: Output, partitions: set[str], most: int = 10) -> None:
-    """The files that should be in the index and are not."""
+def _show_left_out(output: Output, report: IngestReport, most: int = 10) -> None:
+    """What of the sources that ran should be in the index and is not, and what was found."""
     from rag_assets.cli.inspect import show_left_out
-    from rag_assets.components import open_reader
+    from rag_assets.components import live_index
     from rag_assets.config import load_config
     from rag_assets.models import PROBLEM_REASONS
 
-    config = load_config(output.config)
-    sources = {p.source for p in config.partitions() if p.key in partitions}
-    store = open_reader(config)
-    try:
-        items = [i for i in store.left_out() if i.source in sources and i.reason in PROBLEM_REASONS]
-    finally:
-        store.close()
-    click.echo("Left out though no rule says so:")
-    show_left_out(items[:most])
-    if len(items) > most:
-        click.echo(f"... and {len(items) - most} more: `rag-assets explain` lists them all")
+    sources = {part.source for part in report.partitions}
+    with live_index(load_config(output.config)) as store:
+        items = [i for i in store.left_out() if i.source in sources] if store else []
+    problems = [item for item in items if item.reason in PROBLEM_REASONS]
+    if report.status == "partial":
+        click.echo("Left out though no rule says so:")
+        show_left_out(problems[:most])
+        if len(problems) > most:
+            click.echo(f"... and {len(problems) - most} more: `rag-assets explain` lists them all")
+    quarantined = sum(i.status == "quarantined" and i not in problems for i in items)
+    flagged = sum(item.status == "flagged" for item in items)
+    if quarantined:
+        click.echo(
+            f"{quarantined} quarantined for what they hold: `rag-assets quarantine list` says where"
+        )
+    if flagged:
+        click.echo(f"{flagged} indexed and flagged: `rag-assets explain` says where and why")
 
 
 def _show_report(report: IngestReport) -> None:

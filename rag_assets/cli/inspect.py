@@ -12,12 +12,19 @@ from unicodedata import normalize
 import click
 
 from rag_assets.cli.output import FAILED, OK, Output, json_option, printable
-from rag_assets.errors import ConfigurationError, EmbeddingError, RagError, VectorStoreError
+from rag_assets.errors import (
+    ConfigurationError,
+    EmbeddingError,
+    RagError,
+    SourceError,
+    VectorStoreError,
+)
 
 if TYPE_CHECKING:
     from rag_assets.config import Config
     from rag_assets.index.base import ExplainedDocument
     from rag_assets.models import LeftOut
+    from rag_assets.source_settings import SourceSettings
 
 
 REMEDY: Final = (
@@ -71,8 +78,11 @@ def _stats(config: Config) -> dict[str, Any]:
             f"{value['without_tags']} indexed documents have no access tags: callers with tags see "
             "none of them; `rag-assets explain PATH` says which rule took them"
         )
+    from rag_assets.source_settings import BUILT_IN
+
     for source in config.sources:
-        if source.kind == "markdown" and not (source.acl.default or source.acl.rules):
+        named = source.acl.default or source.acl.rules or _reads_permissions(source)
+        if source.kind in BUILT_IN and not named:
             warnings.append(
                 f"source {source.name!r} has no acl.default: callers with tags see none of it"
             )
@@ -180,7 +190,7 @@ def _explain_all(config: Config, path: str, source: str | None) -> dict[str, Any
 
 def _inside(config: Config, source: str, path: str) -> str | None:
     """PATH relative to the root of the source; None when it lies outside."""
-    root = config.source(source).root
+    root = _root(config, source)
     if root is None or not os.path.isabs(path):
         on_disk = Path(path).absolute()
         if root is None or not on_disk.exists() or not on_disk.is_relative_to(root):
@@ -195,11 +205,17 @@ def _explain(config: Config, source: str, path: str) -> dict[str, Any]:
     from rag_assets.components import build_source
 
     partition = config.partitions([source])[0]
-    rule = build_source(config, partition).explain(path)
-    known = _indexed(config, source, path)
     value: dict[str, Any] = {"status": "absent", "source": source, "path": path, "warnings": []}
+    rule = None
+    try:
+        rule = build_source(config, partition).explain(path)
+    except SourceError as exc:
+        value["warnings"].append(f"as of the last ingest, for the source cannot be asked: {exc}")
+    known = _indexed(config, source, path)
     if known is not None and known.document is not None:
         value.update(_indexed_json(known))
+        if known.left_out is not None:
+            value["flagged"] = _left_out_json(known.left_out)
         origin = acl_origin(config, known.document)
         value["acl_decided_by"] = list(origin.decided_by)
         value["warnings"] += known.document.warnings
@@ -222,9 +238,21 @@ def _explain(config: Config, source: str, path: str) -> dict[str, Any]:
     return value
 
 
+def _reads_permissions(source: SourceSettings) -> bool:
+    """Whether the source's system says who may read what."""
+    read_out = ("accounts", "roles", "visibility", "shares")
+    return any(getattr(source, key, None) for key in read_out)
+
+
+def _root(config: Config, source: str) -> Path | None:
+    """The folder of a source; None when it is none."""
+    settings = config.source(source)
+    return getattr(settings, "root", None)
+
+
 def _exists(config: Config, source: str, path: str) -> bool:
     """Whether a source with a root has that file; True for sources that are not folders."""
-    root = config.source(source).root
+    root = _root(config, source)
     return root is None or any(
         (root / form).is_file() for form in {path, *(normalize(f, path) for f in ("NFC", "NFD"))}
     )
@@ -282,6 +310,8 @@ def _show_explanation(value: Mapping[str, Any]) -> None:
         tags = ", ".join(value["acl_tags"]) or "none (visible to nobody)"
         click.echo(f"  ACL tags: {tags}; by {printable(', then '.join(value['acl_decided_by']))}")
         click.echo(f"  run {value['run_id']} at {value['indexed_at']}")
+        if (flag := value.get("flagged")) is not None:
+            click.echo(f"  flagged: {flag['reason']}: {flag['rule']}")
         for chunk in value["chunks"]:
             where = f"lines {chunk['start_line']}-{chunk['end_line']}"
             path = printable(" > ".join(chunk["heading_path"]))

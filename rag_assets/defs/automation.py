@@ -16,6 +16,7 @@ from rag_assets.ingest import stale_partitions
 from rag_assets.pipeline.pipeline import Pipeline
 from rag_assets.pipeline.progress import duration
 from rag_assets.project import DataFolder
+from rag_assets.source_settings import ServerSettings
 
 JOB_NAME = "ingest"
 LOOK_SECONDS = 40.0
@@ -57,20 +58,33 @@ def build_sensor(config: Config, job: UnresolvedAssetJobDefinition) -> dg.Sensor
         keys = [partition.key for partition in current.partitions()]
         cursor = json.loads(context.cursor) if context.cursor else {}
         start = cursor.get("next", 0) % len(keys)
+        looked_at = {k: at for k, at in cursor.get("looked_at", {}).items() if k in keys}
         deadline = time.monotonic() + LOOK_SECONDS
         requests, looked = [], 0
         for key in keys[start:] + keys[:start]:
             looked += 1
+            if time.time() - looked_at.get(key, 0.0) < _patience(current, key):
+                continue
+            looked_at[key] = time.time()
             request = _request_for(context, current, key)
             if request is not None:
                 requests.append(request)
             if time.monotonic() > deadline:
                 break
-        cursor["next"] = (start + looked) % len(keys)
+        cursor = {"next": (start + looked) % len(keys), "looked_at": looked_at}
         reason = None if requests else f"nothing changed in {looked} of {len(keys)} partitions"
         return dg.SensorResult(requests, skip_reason=reason, cursor=json.dumps(cursor))
 
     return source_changes
+
+
+def _patience(config: Config, key: str) -> float:
+    """Seconds between two looks at a partition: a server is not asked at every tick."""
+    settings = config.source(config.partition(key).source)
+    if not isinstance(settings, ServerSettings):
+        return 0.0
+    # A tick comes a little early or late; half an interval less keeps the rhythm.
+    return settings.look_every_seconds - config.automation.look_every_seconds / 2
 
 
 def _request_for(
@@ -87,10 +101,10 @@ def _request_for(
         if not partition_changed(data, key, versions.get(key, "")):
             return None
         partition = config.partition(key)
-        if config.source(partition.source).kind != "markdown" and not stale_partitions(
+        if not config.source(partition.source).is_folder and not stale_partitions(
             Pipeline(config), [partition]
         ):
-            return None  # a source of another kind is listed and compared to be sure
+            return None  # only the source itself can tell
     except RagError as exc:
         context.log.warning(f"partition {key}: {exc}")
         return None

@@ -34,7 +34,7 @@ def build(partitions: dg.PartitionsDefinition[str], code_version: str) -> dg.Ass
     ) -> dg.MaterializeResult[pa.Table]:
         began = time.monotonic()
         with step_run(context, pipeline) as run:
-            result = run.pipeline.chunks(parsed_documents, run.previous, run.options)
+            result = run.pipeline.chunks(run.partition, parsed_documents, run.previous, run.options)
             seconds = max(time.monotonic() - began, 1e-9)
             return run.output(
                 result,

@@ -60,6 +60,7 @@ class ExplainedDocument:
     """``body`` is empty."""
     chunks: Sequence[Chunk]
     left_out: LeftOut | None
+    """Of an indexed document: what was found in it (status ``flagged``)."""
     run_id: str | None
     indexed_at: str | None
 

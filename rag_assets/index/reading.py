@@ -170,7 +170,7 @@ def _explain_indexed(connection: apsw.Connection, source: str, path: str) -> Exp
         path=path,
         document=document_from_row(columns, tags),
         chunks=_chunks(connection, document_id, source, path),
-        left_out=None,
+        left_out=_ledger_row(connection, source, path),  # flagged
         run_id=run_id,
         indexed_at=indexed_at,
     )
@@ -192,13 +192,15 @@ def _explain_left_out(connection: apsw.Connection, source: str, path: str) -> Le
     for candidate in candidates:
         spelled = _spelling(connection, "left_out", source, candidate)
         if spelled is not None:
-            row = connection.execute(
-                f"SELECT {LEFT_OUT_COLUMNS} FROM left_out WHERE source = ? AND path = ?",
-                (source, spelled),
-            ).fetchone()
-            assert row is not None
-            return left_out_from_row(row)
+            return _ledger_row(connection, source, spelled)
     return None
+
+
+def _ledger_row(connection: apsw.Connection, source: str, path: str) -> LeftOut | None:
+    row = connection.execute(
+        f"SELECT {LEFT_OUT_COLUMNS} FROM left_out WHERE source = ? AND path = ?", (source, path)
+    ).fetchone()
+    return None if row is None else left_out_from_row(row)
 
 
 def _spelling(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import groupby
@@ -46,7 +46,9 @@ def wanted(parsed: pa.Table, chunked: pa.Table, embedded: pa.Table) -> Wanted:
     by_path = {
         path: list(group) for path, group in groupby(tables.chunks(chunked), key=lambda c: c.path)
     }
-    documents, left_out = [], tables.left_out(parsed)
+    documents: list[Document] = []
+    # The index tells why; which content it was, `source_files` knows.
+    left_out = [replace(row, content_hash="", version="") for row in tables.left_out(parsed)]
     for document in tables.documents(parsed, with_body=False):
         bad = next((c for c in by_path.get(document.path, ()) if c.content_hash in rejected), None)
         if bad is None:
@@ -94,7 +96,7 @@ def index_partition(
     present = {d.path for d in want.documents}
     gone = [p for p in indexed if p not in present and (shard is None or shard.holds(p))]
     removed = store.delete_documents(run.source, gone)
-    _replace_left_out(store, run.source, want.left_out, present, shard)
+    _replace_left_out(store, run.source, want.left_out, shard)
     store.record_partition(run.partition, version)
     changed_paths = {d.path for d in changed}
     skipped_chunks = sum(
@@ -108,7 +110,7 @@ def index_partition(
         documents_indexed=len(changed),
         documents_skipped=len(want.documents) - len(changed),
         documents_removed=removed,
-        documents_excluded=len(want.left_out),
+        documents_excluded=sum(1 for item in want.left_out if item.status != "flagged"),
         chunks_upserted=upserted,
         chunks_unchanged=unchanged + skipped_chunks,
     )
@@ -133,13 +135,12 @@ def _replace_left_out(
     store: VectorStore,
     source: str,
     rows: Sequence[LeftOut],
-    present: Collection[str],
     shard: Shard | None,
 ) -> None:
     before = {item.path: item for item in store.left_out(source)}
     now = {item.path: item for item in rows}
     mine = [p for p in before if shard is None or shard.holds(p)]
-    gone = [p for p in mine if p not in now or p in present]
+    gone = [p for p in mine if p not in now]
     changed = [item for path, item in now.items() if before.get(path) != item]
     if gone or changed:
         store.replace_left_out(source, changed, remove=gone)

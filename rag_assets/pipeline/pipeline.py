@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -12,7 +12,8 @@ from typing import Final
 import pyarrow as pa
 
 from rag_assets import components
-from rag_assets.changes import remember_indexed, remember_look
+from rag_assets.changes import remember_indexed, remember_look, remembered_look
+from rag_assets.chunking.anchors import AnchorStyle
 from rag_assets.chunking.base import Chunker
 from rag_assets.config import Config, Partition
 from rag_assets.embeddings.base import Embedder
@@ -20,10 +21,17 @@ from rag_assets.embeddings.cache import EmbeddingCache
 from rag_assets.errors import AssetError, Unavailable, VectorStoreError
 from rag_assets.fingerprints import DOCUMENTS_VERSION, INDEX_VERSION, fingerprint
 from rag_assets.index.base import VectorStore, check_fingerprint
-from rag_assets.models import EmbedderHealth, IndexFingerprint, IngestRun, SourceListing
+from rag_assets.models import (
+    Changes,
+    EmbedderHealth,
+    IndexFingerprint,
+    IngestRun,
+    SourceListing,
+)
 from rag_assets.pipeline import steps, tables
 from rag_assets.pipeline.indexing import index_partition, utc, wanted
 from rag_assets.pipeline.progress import Progress, silent
+from rag_assets.pipeline.screened import Screening
 from rag_assets.pipeline.steps import StepResult
 from rag_assets.pipeline.storage import AssetFiles
 from rag_assets.pipeline.upkeep import (
@@ -31,10 +39,15 @@ from rag_assets.pipeline.upkeep import (
     drop_unconfigured,
     forget_unconfigured_files,
 )
+from rag_assets.pipeline.worker import Worker, shared_worker
 from rag_assets.project import ASSETS, DataFolder
+from rag_assets.releases import Releases
+from rag_assets.source_settings import ServerSettings
 from rag_assets.sources.shards import Shard
 
 SECONDS_PER_DAY: Final = 86_400.0
+ANCHOR_STYLES: Final[Mapping[str, AnchorStyle]] = {"gitlab": "gitlab", "bookstack": "bookstack"}
+"""How a kind of source makes anchors, unless its settings say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,21 @@ class Pipeline:
     def chunker(self) -> Chunker:
         """Built on first use."""
         return components.build_chunker(self.config)
+
+    def chunker_of(self, partition: Partition) -> Chunker:
+        """The chunker with the anchors of that source."""
+        style = self._anchor_style(partition)
+        return self.chunker if style is None else components.build_chunker(self.config, style)
+
+    def _anchor_style(self, partition: Partition) -> AnchorStyle | None:
+        settings = self.config.source(partition.source)
+        return settings.anchor_style or ANCHOR_STYLES.get(settings.kind)
+
+    @cached_property
+    def worker(self) -> Worker:
+        """Judges and parses files."""
+        limits = self.config.parsing
+        return shared_worker(limits.seconds, limits.megabytes)
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -103,10 +131,26 @@ class Pipeline:
         language = self.config.source(partition.source).language
         return fingerprint("documents", DOCUMENTS_VERSION, language)
 
-    @property
-    def chunks_stage(self) -> str:
+    def look_stage(self, partition: Partition) -> str:
+        """Fingerprint of all that decides which documents a listing lets through."""
+        screening = self.screening(partition)
+        released = sorted(screening.released)
+        return fingerprint(self.source_stage(partition), screening.fingerprint, released)
+
+    def screening(self, partition: Partition) -> Screening:
+        """What the documents of that source are screened for.
+
+        Raises:
+            ConfigurationError: the record of releases cannot be read.
+        """
+        settings = self.config.source(partition.source)
+        released = Releases(self.data.releases).of_source(settings.name)
+        return Screening(settings.screening.policies(), released, self.worker)
+
+    def chunks_stage(self, partition: Partition) -> str:
         """Fingerprint of ``chunks``."""
-        return fingerprint("chunks", DOCUMENTS_VERSION, self.chunker.fingerprint)
+        chunker = self.chunker_of(partition).fingerprint
+        return fingerprint("chunks", DOCUMENTS_VERSION, chunker)
 
     @property
     def embeddings_stage(self) -> str:
@@ -152,20 +196,25 @@ class Pipeline:
         return True
 
     def _later_stages(self, partition: Partition) -> tuple[str, str, str]:
-        return self.documents_stage(partition), self.chunks_stage, self.embeddings_stage
+        chunks = self.chunks_stage(partition)
+        return self.documents_stage(partition), chunks, self.embeddings_stage
 
     def list_files(
         self, partition: Partition, previous: pa.Table | None, options: RunOptions
     ) -> tuple[StepResult, SourceListing]:
         """List and read the partition; nothing is written."""
+        settings = self.config.source(partition.source)
+        # A server's change markers are trusted: its contents are fetched again by --full alone.
+        is_server = isinstance(settings, ServerSettings)
         return steps.list_files(
-            components.build_source(self.config, partition),
+            components.build_source(self.config, partition, full=options.reread),
             previous,
             indexed=() if previous is not None else self._indexed_paths(partition),
             documents_of_source=self._documents_of_source(partition),
-            reread=options.reread or options.reprocess,
+            reread=options.reprocess or (options.reread and not is_server),
             stage=self.source_stage(partition),
-            max_removed_fraction=self.config.source(partition.source).max_removed_fraction,
+            screen=self.screening(partition),
+            max_removed_fraction=settings.max_removed_fraction,
             removals_confirmed=options.removals_confirmed,
         )
 
@@ -196,9 +245,27 @@ class Pipeline:
             partition.key,
             listing.look_state,
             listing_version=result.data_version,
-            stage=self.source_stage(partition),
+            stage=self.look_stage(partition),
         )
         return result
+
+    def look(self, partition: Partition, recorded: str) -> Changes | None:
+        """What a cheap look finds changed since the listing that the index was made from.
+
+        None when only a listing can tell: folders are listed as cheaply as they are looked at, and
+        there may be nothing to compare with.
+
+        Raises:
+            SourceError: the source cannot be asked.
+        """
+        settings = self.config.source(partition.source)
+        if components.is_replaced() or settings.is_folder:
+            return None
+        remembered = remembered_look(self.data, partition.key, self.look_stage(partition))
+        if remembered is None or not self.holds(partition, recorded, remembered[0]):
+            return None
+        found = components.build_source(self.config, partition).look(remembered[1])
+        return None if found.unknown else found
 
     def parsed_documents(
         self,
@@ -213,18 +280,24 @@ class Pipeline:
             None if options.reprocess else previous,
             stage=self.documents_stage(partition),
             progress=self.progress,
+            worker=self.worker,
+            chunker=self.chunker_of(partition),
             language=self.config.source(partition.source).language,
         )
 
     def chunks(
-        self, parsed: pa.Table, previous: pa.Table | None, options: RunOptions
+        self,
+        partition: Partition,
+        parsed: pa.Table,
+        previous: pa.Table | None,
+        options: RunOptions,
     ) -> StepResult:
         """The partition's passages."""
         return steps.chunk_documents(
             parsed,
             None if options.reprocess else previous,
-            self.chunker,
-            stage=self.chunks_stage,
+            self.chunker_of(partition),
+            stage=self.chunks_stage(partition),
             progress=self.progress,
         )
 
@@ -334,7 +407,7 @@ class Pipeline:
         self.files.write("source_files", key, made.table)
         steps_left: tuple[Callable[..., StepResult], ...] = (
             partial(self.parsed_documents, partition),
-            self.chunks,
+            partial(self.chunks, partition),
             self.embeddings,
         )
         results = [made.table]
@@ -484,5 +557,5 @@ class Pipeline:
         def current(key: str, listing_version: str) -> bool:
             return self.holds(self.config.partition(key), recorded.get(key, ""), listing_version)
 
-        stages = {p.key: self.source_stage(p) for p in self.config.partitions()}
+        stages = {p.key: self.look_stage(p) for p in self.config.partitions()}
         remember_indexed(self.data, self.config.path, stages, set(recorded), current)

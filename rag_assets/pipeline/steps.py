@@ -15,15 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets.chunking.base import Chunker
-from rag_assets.documents.parse import parse_document, quarantine
 from rag_assets.embeddings.base import Embedder
 from rag_assets.embeddings.batching import EmbedOutcome, embed_missing
 from rag_assets.embeddings.cache import EmbeddingCache
 from rag_assets.errors import RemovalRefused
 from rag_assets.fingerprints import sha256_hex
-from rag_assets.models import PROBLEM_REASONS, LeftOut, SourceFile, SourceListing
+from rag_assets.models import PROBLEM_REASONS, LeftOut, SourceListing
 from rag_assets.pipeline import tables
 from rag_assets.pipeline.progress import Progress
+from rag_assets.pipeline.screened import Screened, Screening, screen_files
+from rag_assets.pipeline.worker import Worker
 from rag_assets.sources.base import Source
 
 REMOVAL_GUARD_FROM_DOCUMENTS: Final = 10
@@ -47,6 +48,7 @@ def list_files(
     documents_of_source: int,
     reread: bool,
     stage: str,
+    screen: Screening,
     max_removed_fraction: float,
     removals_confirmed: bool,
 ) -> tuple[StepResult, SourceListing]:
@@ -62,53 +64,40 @@ def list_files(
     readable = previous is not None and previous.schema.equals(tables.SOURCE_FILES)
     known = {f.path: f for f in tables.source_files(previous)} if readable else {}
     usable = tables.same_stage(previous, stage, tables.SOURCE_FILES) is not None and not reread
-    listing = source.list(known if usable else None)
-    before = {path: file.content_hash for path, file in known.items()}
-    before = before or dict.fromkeys(indexed, "")
+    before = Screened.of(previous, screen) if usable else Screened()
+    listing = source.list({**known, **before.bare_files()} if usable else None)
+    contents = {path: file.content_hash for path, file in known.items()}
+    contents = contents or dict.fromkeys(indexed, "")
     if not removals_confirmed:
-        check_removals(source.name, before, listing, max_removed_fraction, documents_of_source)
-    files, quarantined = _apart_from_quarantined(listing.files, known if usable else {})
-    table = tables.source_files_table(files, [*listing.left_out, *quarantined])
-    changed = sum(
-        1 for f in files if f.path in known and f.content_hash != known[f.path].content_hash
+        check_removals(source.name, contents, listing, max_removed_fraction, documents_of_source)
+    found = screen_files(listing.files, before, screen)
+    table = tables.source_files_table(
+        found.files, [*listing.left_out, *found.left_out], found.flags
     )
-    present = {f.path for f in files}
+    changed = sum(
+        1 for f in found.files if f.path in known and f.content_hash != known[f.path].content_hash
+    )
+    present = {f.path for f in found.files}
+    left_out = [*listing.left_out, *found.left_out]
     counts = {
-        "documents": len(files),
+        "documents": len(found.files),
         "added": len(present - known.keys()),
         "changed": changed,
         "removed": len(known.keys() - present),
-        "left_out": len(listing.left_out) + len(quarantined),
+        "left_out": len(left_out),
+        "quarantined": sum(1 for row in left_out if row.status == "quarantined"),
+        "flagged": len(found.flags),
         "other_files": listing.other_files,
         "read": listing.read,
     }
     version = source_files_version(table)
-    return StepResult(tables.stamped(table, stage, version, ""), version, counts), listing
-
-
-def _apart_from_quarantined(
-    files: Sequence[SourceFile], known: Mapping[str, SourceFile]
-) -> tuple[list[SourceFile], list[LeftOut]]:
-    """Files that may be kept, and those that their content quarantines: no table holds their bytes.
-
-    ``known`` are files that were kept: the same content is not looked at again.
-    """
-    kept, quarantined = [], []
-    for file in files:
-        before = known.get(file.path)
-        row = None
-        if before is None or before.content_hash != file.content_hash:
-            row = quarantine(file)
-        if row is None:
-            kept.append(file)
-        else:
-            quarantined.append(row)
-    return kept, quarantined
+    stamped = tables.stamped(table, stage, version, "", screening=screen.fingerprint)
+    return StepResult(stamped, version, counts), listing
 
 
 def source_files_version(table: pa.Table) -> str:
     """sha256 over (path, content_hash, ACL tags, URL) and over what is left out and why."""
-    columns = ["path", "status", "content_hash", "acl_tags", "url", "reason", "rule"]
+    columns = ["path", "status", "content_hash", "acl_tags", "url", "title", "reason", "rule"]
     return tables.table_digest(table, columns, extra="")
 
 
@@ -163,11 +152,14 @@ def parse_documents(
     *,
     stage: str,
     progress: Progress,
+    worker: Worker,
+    chunker: Chunker,
     language: str | None = None,
 ) -> StepResult:
     """Parse what is new; a row whose input is the same is carried over untouched.
 
-    ``language`` is the source's configured one; it must be part of ``stage``.
+    ``language`` is the source's configured one; it must be part of ``stage``. ``worker`` parses,
+    ``chunker`` will cut what it made.
     """
     previous = tables.same_stage(previous, stage, tables.PARSED_DOCUMENTS)
     is_document = pc.equal(files["status"], tables.DOCUMENT)
@@ -179,23 +171,24 @@ def parse_documents(
     todo = inputs.filter(pa.array([key not in carried for key in keys], pa.bool_()))
     rows = []
     input_keys = todo["input_key"].to_pylist()
-    for done, file in enumerate(tables.source_files(todo)):
-        parsed = parse_document(file, language=language)
+    flags = tables.flags(files)
+    for done, parsed in enumerate(worker.parse(tables.source_files(todo), language, chunker)):
         key = input_keys[done]
         rows.append(
             tables.left_out_row(parsed, key)
             if isinstance(parsed, LeftOut)
-            else tables.document_row(parsed, key)
+            else tables.document_row(parsed, key, flags.get(parsed.path))
         )
         if done % 256 == 0:
             progress("documents parsed", done, len(todo))
     rows += [tables.left_out_row(item) for item in tables.left_out(files)]
+    rows += _flag_rows(flags, rows, kept)
     fresh = pa.Table.from_pylist(rows, schema=tables.PARSED_DOCUMENTS)
     table = _merged(kept, fresh, [("path", "ascending"), ("status", "ascending")])
     statuses = table["status"].to_pylist()
     columns = [
         "path", "status", "url", "title", "body_start_line", "content_hash", "acl_tags",
-        "metadata", "language", "reason", "rule",
+        "metadata", "language", "lines", "reason", "rule",
     ]  # fmt: skip
     counts = {
         "documents": statuses.count(tables.DOCUMENT),
@@ -203,9 +196,20 @@ def parse_documents(
         "carried_over": len(inputs) - len(todo),
         "excluded": statuses.count("excluded"),
         "quarantined": statuses.count("quarantined"),
+        "flagged": statuses.count("flagged"),
     }
     version = tables.table_digest(table, columns, extra=stage)
     return _result(table, stage, version, files, counts)
+
+
+def _flag_rows(
+    flags: Mapping[str, LeftOut], fresh: Sequence[Mapping[str, Any]], kept: pa.Table | None
+) -> list[dict[str, Any]]:
+    """Rows that tell of the flagged documents among the parsed ones."""
+    documents = {row["path"] for row in fresh if row["status"] == tables.DOCUMENT}
+    if kept is not None:
+        documents |= {row["path"] for row in tables.rows_of(kept, ["path"], tables.DOCUMENT)}
+    return [tables.left_out_row(row) for path, row in flags.items() if path in documents]
 
 
 def chunk_documents(

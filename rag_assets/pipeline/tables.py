@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +39,8 @@ SOURCE_FILES: Final = pa.schema(
         pa.field("modified_at", pa.string()),
         pa.field("acl_tags", pa.list_(pa.string())),
         pa.field("version", pa.string()),
+        pa.field("media_type", pa.string()),
+        pa.field("title", pa.string()),
         pa.field("input_key", pa.string()),
         *_LEFT_OUT,
     ]
@@ -58,6 +60,7 @@ PARSED_DOCUMENTS: Final = pa.schema(
         pa.field("metadata", pa.string()),
         pa.field("warnings", pa.list_(pa.string())),
         pa.field("language", pa.string()),
+        pa.field("lines", pa.list_(pa.int32())),
         pa.field("input_key", pa.string()),
         *_LEFT_OUT,
     ]
@@ -113,14 +116,28 @@ def same_stage(table: pa.Table | None, stage: str, schema: pa.Schema) -> pa.Tabl
     return table if table.schema.equals(schema) else None
 
 
-def input_key(file: SourceFile) -> str:
+FLAGGED: Final = "flagged"
+"""Metadata key that says what was found in a document; front matter cannot set it."""
+
+
+def input_key(file: SourceFile, flag: LeftOut | None = None) -> str:
     """Equal keys mean that parsing would see the same input."""
-    parts = (file.content_hash, file.url, file.modified_at or "", *file.acl_tags)
-    return sha256_hex("\0".join(parts))[:24]
+    known = (file.content_hash, file.url, file.modified_at or "", file.media_type, file.title)
+    found = flag.reason if flag is not None else ""
+    return sha256_hex("\0".join((*known, found, *file.acl_tags)))[:24]
 
 
-def source_files_table(files: Iterable[SourceFile], left_out: Iterable[LeftOut]) -> pa.Table:
-    """One row per document or left-out file, sorted by path."""
+def source_files_table(
+    files: Iterable[SourceFile],
+    left_out: Iterable[LeftOut],
+    flags: Mapping[str, LeftOut] | None = None,
+) -> pa.Table:
+    """One row per document or left-out file, sorted by path.
+
+    ``flags`` tell, by path, what was found in documents: it stands in the columns that say of
+    other rows why they are left out.
+    """
+    flags = flags or {}
     rows: list[dict[str, Any]] = [
         {
             "path": f.path,
@@ -132,11 +149,14 @@ def source_files_table(files: Iterable[SourceFile], left_out: Iterable[LeftOut])
             "modified_at": f.modified_at,
             "acl_tags": list(f.acl_tags),
             "version": f.version,
-            "input_key": input_key(f),
+            "media_type": f.media_type,
+            "title": f.title,
+            "input_key": input_key(f, flags.get(f.path)),
+            **(_why(flags[f.path]) if f.path in flags else {}),
         }
         for f in files
     ]
-    rows += [_left_out_row(item) for item in left_out]
+    rows += [left_out_row(item) for item in left_out]
     rows.sort(key=lambda row: (row["path"], row["status"]))
     return pa.Table.from_pylist(rows, schema=SOURCE_FILES)
 
@@ -145,14 +165,18 @@ def source_files(table: pa.Table) -> Iterator[SourceFile]:
     """The documents of a ``source_files`` table."""
     columns = [
         "source", "path", "url", "content", "content_hash", "modified_at", "acl_tags", "version",
+        "media_type", "title",
     ]  # fmt: skip
     for row in rows_of(table, columns, DOCUMENT):
         row["acl_tags"] = tuple(row["acl_tags"])
         yield SourceFile(**row)
 
 
-def document_row(document: Document, key: str) -> dict[str, Any]:
-    """A row of ``parsed_documents``."""
+def document_row(document: Document, key: str, flag: LeftOut | None = None) -> dict[str, Any]:
+    """A row of ``parsed_documents``; ``flag`` tells what was found in it."""
+    metadata = {name: v for name, v in document.metadata.items() if name != FLAGGED}
+    if flag is not None:
+        metadata[FLAGGED] = flag.reason
     return {
         "path": document.path,
         "source": document.source,
@@ -164,18 +188,29 @@ def document_row(document: Document, key: str) -> dict[str, Any]:
         "content_hash": document.content_hash,
         "modified_at": document.modified_at,
         "acl_tags": list(document.acl_tags),
-        "metadata": json.dumps(dict(document.metadata), ensure_ascii=False, sort_keys=True),
+        "metadata": json.dumps(metadata, ensure_ascii=False, sort_keys=True),
         "warnings": list(document.warnings),
         "language": document.language,
+        "lines": list(document.lines),
         "input_key": key,
     }
 
 
-def _left_out_row(item: LeftOut) -> dict[str, Any]:
+def left_out_row(item: LeftOut, key: str | None = None) -> dict[str, Any]:
+    """A row of ``source_files`` or ``parsed_documents`` for a file that is left out."""
     return {
         "path": item.path,
         "source": item.source,
         "status": item.status,
+        "content_hash": item.content_hash,
+        "version": item.version,
+        "input_key": key,
+        **_why(item),
+    }
+
+
+def _why(item: LeftOut) -> dict[str, Any]:
+    return {
         "reason": item.reason,
         "rule": item.rule,
         "rule_file": item.rule_file,
@@ -183,30 +218,43 @@ def _left_out_row(item: LeftOut) -> dict[str, Any]:
     }
 
 
-def left_out_row(item: LeftOut, key: str | None = None) -> dict[str, Any]:
-    """A row of ``parsed_documents`` for a file that is left out."""
-    return {**_left_out_row(item), "input_key": key}
-
-
 def documents(table: pa.Table, *, with_body: bool) -> Iterator[Document]:
     """The documents of a ``parsed_documents`` table; bodies are left empty unless asked for."""
     columns = [
         "source", "path", "url", "title", "body_start_line", "content_hash", "modified_at",
-        "acl_tags", "metadata", "warnings", "language",
+        "acl_tags", "metadata", "warnings", "language", "lines",
     ]  # fmt: skip
     for row in rows_of(table, [*columns, "body"] if with_body else columns, DOCUMENT):
         row.setdefault("body", "")
         row["acl_tags"] = tuple(row["acl_tags"])
         row["warnings"] = tuple(row["warnings"])
+        row["lines"] = tuple(row["lines"])
         row["metadata"] = json.loads(row["metadata"])
         yield Document(**row)
 
 
+_LEFT_OUT_COLUMNS: Final = ["source", "path", "status", "reason", "rule", "rule_file", "rule_line"]
+
+
 def left_out(table: pa.Table) -> list[LeftOut]:
-    """The left-out rows of a ``source_files`` or ``parsed_documents`` table."""
-    columns = ["source", "path", "status", "reason", "rule", "rule_file", "rule_line"]
+    """The left-out and flagged rows of a ``source_files`` or ``parsed_documents`` table."""
     mask = pa.compute.not_equal(table["status"], DOCUMENT)
-    return [LeftOut(**row) for row in table.filter(mask).select(columns).to_pylist()]
+    columns = [*_LEFT_OUT_COLUMNS, "content_hash"]
+    versioned = [*columns, "version"] if "version" in table.column_names else columns
+    rows = table.filter(mask).select(versioned).to_pylist()
+    for row in rows:
+        row.update({key: row[key] or "" for key in versioned[len(_LEFT_OUT_COLUMNS) :]})
+    return [LeftOut(**row) for row in rows]
+
+
+def flags(table: pa.Table) -> dict[str, LeftOut]:
+    """By path, what was found in the documents of a ``source_files`` table."""
+    found = pa.compute.and_(
+        pa.compute.equal(table["status"], DOCUMENT), pa.compute.is_valid(table["reason"])
+    )
+    columns = [*_LEFT_OUT_COLUMNS, "content_hash", "version"]
+    rows = table.filter(found).select(columns).to_pylist()
+    return {row["path"]: LeftOut(**{**row, "status": "flagged"}) for row in rows}
 
 
 def chunk_row(chunk: Chunk, document_hash: str) -> dict[str, Any]:

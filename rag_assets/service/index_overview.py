@@ -120,6 +120,7 @@ def reasons(left_out: Iterable[LeftOut]) -> list[ReasonRow]:
         rows,
         key=lambda row: (
             row.status != "quarantined",
+            row.status != "flagged",
             row.reason not in PROBLEM_REASONS,
             -row.count,
             row.reason,
@@ -226,6 +227,7 @@ def explain(service: SearchService, source: str, path: str, *, acl_tags: AclTags
             "indexed",
             document=known.document,
             chunks=known.chunks,
+            left_out=known.left_out,
             run_id=known.run_id,
             indexed_at=known.indexed_at,
         )

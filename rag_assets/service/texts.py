@@ -161,7 +161,7 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "left_out_filter": "Filter",
     "left_out_every_reason": "every reason",
     "left_out_status": "Status",
-    "left_out_every_status": "excluded and quarantined",
+    "left_out_every_status": "every status",
     "left_out_path_contains": "Path contains",
     "left_out_reset": "Remove the filters",
     "left_out_shown": "{first} to {last} of {total}",
@@ -169,6 +169,7 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "left_out_total_other": "{n} entries",
     "excluded": "excluded",
     "quarantined": "quarantined",
+    "flagged": "flagged",
     "page_previous": "Previous page",
     "page_next": "Next page",
     "pages_label": "Pages",
@@ -194,6 +195,7 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "document_run": "Run",
     "document_metadata": "Front matter",
     "document_warnings": "Warnings",
+    "document_flagged": "What was found in it",
     "document_why": "Why",
     "document_rule": "Rule",
     "document_rule_at": "Written in",
@@ -255,6 +257,22 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "reason_document_too_complex": "Too complex",
     "reason_document_too_complex_long": "The structure of the document is too deep or too large to "
     "cut into passages.",
+    "reason_conversion_failed": "Cannot be converted",
+    "reason_conversion_failed_long": "The office or PDF file is damaged, protected or not what its "
+    "name says.",
+    "reason_needs_office": "Office files are not enabled",
+    "reason_needs_office_long": "Install rag-assets[office] to index this kind of file.",
+    "reason_instructions": "Text addressed to a model",
+    "reason_instructions_long": "The document holds text that reads like orders to a language "
+    "model; the rule names lines, not words.",
+    "reason_secret": "Secret found",
+    "reason_secret_long": "The document holds what looks like a password, key or token. Take it "
+    "out of the document, or release the document.",
+    "reason_personal_number": "Personal number found",
+    "reason_personal_number_long": "The document holds a social security, bank account or card "
+    "number.",
+    "reason_draft": "Draft or template",
+    "reason_draft_long": "Its system says that it is not published.",
     "reason_embedding_rejected": "Refused by the embedder",
     "reason_embedding_rejected_long": "The embedding service does not accept the text of this "
     "document.",
@@ -407,7 +425,7 @@ _FRENCH: Final[Mapping[str, str]] = {
     "left_out_filter": "Filtrer",
     "left_out_every_reason": "toutes les raisons",
     "left_out_status": "État",
-    "left_out_every_status": "exclus et en quarantaine",
+    "left_out_every_status": "tous les états",
     "left_out_path_contains": "Le chemin contient",
     "left_out_reset": "Enlever les filtres",
     "left_out_shown": "{first} à {last} sur {total}",
@@ -415,6 +433,7 @@ _FRENCH: Final[Mapping[str, str]] = {
     "left_out_total_other": "{n} entrées",
     "excluded": "exclu",
     "quarantined": "en quarantaine",
+    "flagged": "signalé",
     "page_previous": "Page précédente",
     "page_next": "Page suivante",
     "pages_label": "Pages",
@@ -439,6 +458,7 @@ _FRENCH: Final[Mapping[str, str]] = {
     "document_run": "Exécution",
     "document_metadata": "En-tête",
     "document_warnings": "Avertissements",
+    "document_flagged": "Ce qui y a été trouvé",
     "document_why": "Pourquoi",
     "document_rule": "Règle",
     "document_rule_at": "Écrite dans",
@@ -502,6 +522,22 @@ _FRENCH: Final[Mapping[str, str]] = {
     "reason_document_too_complex": "Trop complexe",
     "reason_document_too_complex_long": "La structure du document est trop profonde ou trop grande "
     "pour être découpée en passages.",
+    "reason_conversion_failed": "Conversion impossible",
+    "reason_conversion_failed_long": "Le fichier bureautique ou PDF est abîmé, protégé ou n’est "
+    "pas ce que son nom annonce.",
+    "reason_needs_office": "Fichiers bureautiques non activés",
+    "reason_needs_office_long": "Installez rag-assets[office] pour indexer ce type de fichier.",
+    "reason_instructions": "Texte adressé à un modèle",
+    "reason_instructions_long": "Le document contient un texte qui se lit comme des ordres à un "
+    "modèle de langue ; la règle nomme des lignes, pas des mots.",
+    "reason_secret": "Secret trouvé",
+    "reason_secret_long": "Le document contient ce qui ressemble à un mot de passe, une clé ou un "
+    "jeton. Retirez-le du document, ou libérez le document.",
+    "reason_personal_number": "Numéro personnel trouvé",
+    "reason_personal_number_long": "Le document contient un numéro de sécurité sociale, de compte "
+    "bancaire ou de carte.",
+    "reason_draft": "Brouillon ou modèle",
+    "reason_draft_long": "Son système dit qu’il n’est pas publié.",
     "reason_embedding_rejected": "Refusé par le modèle d’embedding",
     "reason_embedding_rejected_long": "Le service d’embedding n’accepte pas le texte de ce "
     "document.",

@@ -109,7 +109,7 @@ def test_run_that_dies_before_the_index_is_finished_by_the_next(project):
     pipeline.files.write("source_files", "docs", made.table)
     for asset, step in (
         ("parsed_documents", partial(pipeline.parsed_documents, partition)),
-        ("chunks", pipeline.chunks),
+        ("chunks", partial(pipeline.chunks, partition)),
         ("embeddings", pipeline.embeddings),
     ):
         made = step(made.table, pipeline.files.read(asset, "docs"), options)
