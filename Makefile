@@ -21,7 +21,7 @@ demo: $(READY) ## index the example handbook, search it, change a page
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) ## run the tests (ARGS="-k name" to choose)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 check: $(READY) ## lint, formatting and types
 	@$(BIN)/ruff check .

@@ -4,9 +4,9 @@
 
 Fixtures are those of the tests: orders to a model and secrets, in the places and disguises people
 use, with the groups of phrases that were tuned on, held out, and never seen. The documents are all
-Markdown of the last commit of each tree in ``DIR/trees``. Each flagged place was looked at by a
-person and judged in ``screening_judged.json``; one that is not judged counts as wrong. ``--judge``
-prints the lines that are not judged yet.
+Markdown of the last commit of each tree in ``DIR/trees``. Each flagged place is judged in
+``screening_judged.json``; one that is not judged counts as wrong. ``--judge`` prints the lines that
+are not judged yet.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def _print_near_misses() -> None:
 
 def _print_flagged(bundles: Sequence[Path], work: Path, judge: bool) -> None:
     judged = {(p["tree"], p["path"], p["line"], p["rule"]): p["true"] for p in _judgements()}
-    print("| tree | documents | flagged | wrongly | share | ms for 10 kB |\n|---|--:|--:|--:|--:|--:|")
+    print(
+        "| tree | documents | flagged | wrongly | share | ms for 10 kB |\n|---|--:|--:|--:|--:|--:|"
+    )
     total = Tree("all")
     unknown: list[tuple[Place, str]] = []
     for bundle in bundles:

@@ -2,8 +2,8 @@
 
 The three systems are stand-ins on local sockets, the same that the tests talk to: written from the
 APIs' shapes, with a real git repository behind GitLab, and with sabre/dav, Nextcloud's own WebDAV
-library, where PHP is installed. Everything is written under ``.rag_assets/four_sources``. Any step that does
-not do what it says ends the demo with a non-zero exit code.
+library, where PHP is installed. Everything is written under ``.rag_assets/four_sources``. Any step
+that does not do what it says ends the demo with a non-zero exit code.
 
     .venv/bin/python examples/four_sources/demo.py
 """

@@ -28,7 +28,7 @@ _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _PLAIN_ASCII: Final = bytes((9, 10, 12, 13, *range(32, 127)))
 
 _JOINING: Final = (
-    "\u0600-\u06ff\u0710-\u08ff\u0900-\u0dff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
+    "\u0600-\u061b\u061d-\u06ff\u0710-\u08ff\u0900-\u0dff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
     "\u1810-\u18af\u1900-\u1cff\ua800-\ua8ff\ua980-\ua9ff\uaa00-\uaaff\uabc0-\uabff"
     "\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc\U00010a00-\U00011fff"
 )

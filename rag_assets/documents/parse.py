@@ -122,7 +122,7 @@ def _open_html(file: SourceFile) -> Opened | LeftOut:
     converted = html_to_markdown(raw)
     if not converted.text.strip():
         return left_out(file, "excluded", "blank", UNSEEN_RULE)
-    return _converted(raw, converted.text, converted.title)
+    return _converted(raw, converted.text, converted.title, converted.lines)
 
 
 def _open_office(file: SourceFile) -> Opened | LeftOut:
@@ -143,10 +143,16 @@ def _open_office(file: SourceFile) -> Opened | LeftOut:
     return _converted(converted.text, converted.text, converted.title)
 
 
-def _converted(raw: str, text: str, title: str) -> Opened:
-    """A file that was made into Markdown: its lines are those of the Markdown."""
+def _converted(raw: str, text: str, title: str, lines: tuple[int, ...] = ()) -> Opened:
+    """A file that was made into Markdown; without ``lines``, its lines are those of the Markdown.
+
+    ``lines`` are those of the file, by line of the Markdown.
+    """
     cleaned = clean_markdown(text)
-    return Opened(raw, FrontMatter(text), Cleaned(cleaned.text), title=title)
+    if lines and cleaned.lines:
+        lines = tuple(lines[line - 1] for line in cleaned.lines)
+    front_matter = FrontMatter(text)
+    return Opened(raw, front_matter, Cleaned(cleaned.text, lines or cleaned.lines), title=title)
 
 
 def left_out(

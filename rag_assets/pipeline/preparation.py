@@ -1,6 +1,6 @@
 """What is done to one file before it may be stored and before it is cut: judged, then parsed.
 
-These functions run in a child process (``documents/worker.py``), so that no file can stall or end
+These functions run in a child process (``documents/isolation/``), so that no file can stall or end
 a run; they take and return values of ``models.py``.
 """
 

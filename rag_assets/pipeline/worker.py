@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from rag_assets.acl import most_restrictive
 from rag_assets.chunking.base import Chunker
 from rag_assets.chunking.markdown import MarkdownChunker
+from rag_assets.documents.isolation.worker import IsolatedWorker, WorkerFailed
 from rag_assets.documents.languages import find_language
 from rag_assets.documents.parse import left_out
-from rag_assets.documents.worker import IsolatedWorker, WorkerFailed
 from rag_assets.models import PDF, Document, LeftOut, SourceFile
 from rag_assets.pipeline.preparation import Judgement
 from rag_assets.releases import Release

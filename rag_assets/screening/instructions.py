@@ -9,9 +9,14 @@ from typing import Any, Final
 
 from rag_assets.screening.findings import Finding
 from rag_assets.screening.pattern_files import read_phrases
-from rag_assets.screening.rules import Rule, WordRules, compile_pattern
+from rag_assets.screening.rules import GroupedRules, Rule, WordRules, compile_pattern
 from rag_assets.screening.views import View
+from rag_assets.screening.word_needs import beginnings
 
+WINDOW_BYTES: Final = 4_000
+"""Fewer rules find all the words they need in a small piece of text than in a whole document."""
+OVERLAP_BYTES: Final = 600
+"""An order in one sentence is shorter."""
 PHRASE_FILES: Final = ("instructions.en", "instructions.fr")
 """Of ``patterns/``: for any text, and for French."""
 SQUEEZED_RULES: Final = frozenset(
@@ -26,7 +31,8 @@ _FRENCH_WORDS: Final = (
 )
 """An order in French has one of these, or two of the next, which are words of other languages."""
 _SHARED_WORDS: Final = (
-    "le|la|de|du|un|ce|l|d|n|pas|par|pour|sur|aux?|ci|plus|est|es|sans|ton|ta|te|ignore|mode|son|ses"
+    "le|la|de|du|un|ce|l|d|n|pas|par|pour|sur|aux?|ci|plus|est|es|sans|ton|ta|te|ignore|mode|son"
+    "|ses"
 )
 _MARKS: Final = bytes(c for c in range(128) if not chr(c).isalnum())
 _FORGETTING: Final = (
@@ -43,12 +49,42 @@ def find_instructions(views: Iterable[View]) -> Iterator[Finding]:
     for view in views:
         text = view.text.lower()
         if view.squeezed:
-            languages: tuple[WordRules, ...] = (_squeezed_rules(),)
-        else:
-            languages = _rules() if _french_sign().search(text) else _rules()[:1]
-        for rules in languages:
-            for name, line in rules.matches(text):
+            for name, line in _squeezed_rules().matches(text):
                 yield Finding(line, "instructions", name)
+            continue
+        for first_line, window in _windows(text):
+            words = beginnings(window)
+            for rules in _rules() if _french_sign().search(window) else _rules()[:1]:
+                for name, line in rules.matches(window, words):
+                    yield Finding(first_line + line - 1, "instructions", name)
+
+
+def _windows(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """Pieces of the text that overlap, and the 1-based line on which each begins.
+
+    They begin and end at line ends. A text with a gap as long as the overlap, in which an order
+    could be cut in two, stays whole.
+    """
+    if len(text) <= WINDOW_BYTES + OVERLAP_BYTES or _long_gap().search(text):
+        yield 1, text
+        return
+    start, line = 0, 1
+    while start < len(text):
+        end = _line_end(text, start + WINDOW_BYTES)
+        yield line, text[start : _line_end(text, end + OVERLAP_BYTES)]
+        line += text.count(b"\n", start, end)
+        start = end
+
+
+def _line_end(text: bytes, place: int) -> int:
+    """The end of the line at ``place``, or ``place`` itself in a very long line."""
+    end = text.find(b"\n", place, place + OVERLAP_BYTES)
+    return min(place, len(text)) if end < 0 else end
+
+
+@lru_cache(maxsize=1)
+def _long_gap() -> Any:
+    return compile_pattern(rf"[^a-z0-9]{{{OVERLAP_BYTES // 2}}}", captures=False)
 
 
 @lru_cache(maxsize=1)
@@ -70,8 +106,8 @@ def _rules() -> tuple[WordRules, WordRules]:
 
 
 @lru_cache(maxsize=1)
-def _squeezed_rules() -> WordRules:
-    return WordRules(
+def _squeezed_rules() -> GroupedRules:
+    return GroupedRules(
         [
             Rule(name, pattern)
             for file in PHRASE_FILES

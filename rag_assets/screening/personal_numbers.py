@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from rag_assets.screening.findings import Finding
-from rag_assets.screening.rules import Rule, WordRules
+from rag_assets.screening.rules import GroupedRules, Rule
 from rag_assets.screening.views import View
 
 # Lengths of ISO 13616-1 account numbers by country (SWIFT's IBAN registry).
@@ -71,7 +71,7 @@ def find_personal_numbers(views: Iterable[View]) -> Iterator[Finding]:
 
 
 @lru_cache(maxsize=1)
-def _rules() -> WordRules:
+def _rules() -> GroupedRules:
     edge = r"(?:^|[^A-Za-z0-9_.,/+=-])"
     end = r"(?:[.,][^0-9]|[^A-Za-z0-9_.,/+=-]|[.,]?$)"
     nir = (
@@ -84,7 +84,7 @@ def _rules() -> WordRules:
         r"([2-6]\d{3}([ -]?)\d{4}[ -]?\d{4}[ -]?\d{4}(?:[ -]?\d{3})?"
         r"|3[4-7]\d{2}[ -]?\d{6}[ -]?\d{4,5})"
     )
-    return WordRules(
+    return GroupedRules(
         [
             Rule("french-social-security-number", f"{edge}(?:{nir}){end}", _is_nir),
             Rule("iban", f"{edge}{iban}{end}", _is_iban),

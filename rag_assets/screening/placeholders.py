@@ -11,7 +11,7 @@ from typing import Final
 _PLACEHOLDER_PARTS: Final = re.compile(
     r"example|exemple|placeholder|change[-_ ]?(?:me|it|this)|changez|replace|remplac|your|votre"
     r"|insert|dummy|sample|redacted|masqu|hidden|foobar|lorem|not[-_]?(?:a[-_])?real|undefined|xxxx|\bxxx\b"
-    r"|\*\*\*|\.\.\.|<|>|\{\{|\$\{|\{%|todo|tbd|fake|mock|passwor[dt]|passwd|passphrase"
+    r"|\*\*\*|\.\.\.|<|>|\{\{|\$\{|\{%|\btodo\b|\btbd\b|fake|\bmock|passwor[dt]|passwd|passphrase"
     r"|mot[-_]?de[-_]?passe|s[3e]cret|p[a@4][s5$]{2}w[o0]rd|secure|generated|generer|random|aleatoire"
     r"|here|default|string|token|api[-_]?key|credential|1234567|abcdef|azerty(?:uiop)?$|qwerty"
     r"|^abc123$|^foo|^bar\b|^baz|^test|test$|demo|testing|deadbeef|cafebabe|01234567|98765432|a1b2c3"

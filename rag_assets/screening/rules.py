@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final
+
+from rag_assets.screening.word_needs import alternatives, word_needs
 
 MAX_MATCHES_PER_RULE: Final = 50
 """Of one text: a text made of matches must not cost more than another."""
 MAX_REJECTED_PER_RULE: Final = 5_000
 """Matches that a rule looked at and did not accept, before it leaves the text."""
 GROUP_SIZE: Final = 6
-"""Patterns joined into one: 1.0 ms for 10 KB and 112 patterns, 7.2 ms one by one, 0.8 ms for 32 and
-8.3 ms for 100, whose automaton no longer fits into ``_MEMORY_BYTES``."""
+"""Patterns joined into one: larger groups have automata too large to stay in memory."""
 
 _MEMORY_BYTES: Final = 64 << 20
 """RE2's budget for one pattern; beyond it RE2 is slower, never wrong."""
@@ -29,7 +30,45 @@ class Rule:
 
 
 class WordRules:
-    """Rules made of common words: groups of them are tried at once, and singly where one hits."""
+    """Rules made of words: each is tried where the words it needs are there.
+
+    Patterns are over text in lower case, and so must the text be.
+    """
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = [
+            (Rule(rule.name, pattern, rule.accepts), word_needs(pattern))
+            for rule in rules
+            for pattern in alternatives(rule.pattern)
+        ]
+        self._by_word: dict[bytes, list[int]] = {}
+        self._always: list[int] = []
+        self._compiled: dict[int, Any] = {}
+        for place, (_, needs) in enumerate(self._rules):
+            for word in needs[0] if needs else ():
+                self._by_word.setdefault(word, []).append(place)
+            if not needs:
+                self._always.append(place)
+
+    def matches(self, text: bytes, words: Set[bytes]) -> Iterator[tuple[str, int]]:
+        """Rule names with the 1-based line at which they match; ``words``: its ``beginnings``."""
+        places = {*self._always}
+        for word in self._by_word.keys() & words:
+            places.update(self._by_word[word])
+        for place in sorted(places):
+            rule, needs = self._rules[place]
+            if not any(need.isdisjoint(words) for need in needs[1:]):
+                yield from _lines(rule, self._regexp(place), text)
+
+    def _regexp(self, place: int) -> Any:
+        """Compiled when first needed: most processes never need most of them."""
+        if place not in self._compiled:
+            self._compiled[place] = compile_pattern(self._rules[place][0].pattern)
+        return self._compiled[place]
+
+
+class GroupedRules:
+    """Rules without words or literals to look for: groups of them are tried at once."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._groups = []

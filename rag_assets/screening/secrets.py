@@ -12,7 +12,7 @@ from rag_assets.screening.detect_secrets_rules import detect_secrets_rules
 from rag_assets.screening.findings import Finding
 from rag_assets.screening.pattern_files import read_patterns
 from rag_assets.screening.placeholders import is_token_placeholder
-from rag_assets.screening.rules import LiteralRules, Rule, WordRules
+from rag_assets.screening.rules import GroupedRules, LiteralRules, Rule
 from rag_assets.screening.views import View
 
 _NEEDS_DIGIT = frozenset(
@@ -49,14 +49,14 @@ def find_secrets(views: Iterable[View]) -> Iterator[Finding]:
 
 
 @lru_cache(maxsize=1)
-def _rules() -> tuple[LiteralRules, WordRules]:
+def _rules() -> tuple[LiteralRules, GroupedRules]:
     tokens = [
         Rule(name, pattern, _has_digit if name in _NEEDS_DIGIT else _is_token)
         for name, pattern in read_patterns("tokens")
     ]
     rules = [*tokens, *detect_secrets_rules(), *assignment_rules()]
     literal = [rule for rule in rules if rule.name not in _WITHOUT_LITERAL]
-    return LiteralRules(literal), WordRules([r for r in rules if r.name in _WITHOUT_LITERAL])
+    return LiteralRules(literal), GroupedRules([r for r in rules if r.name in _WITHOUT_LITERAL])
 
 
 def _is_token(match: Any) -> bool:

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from rag_assets.documents.isolation.worker import IsolatedWorker, WorkerFailed
 from rag_assets.documents.parse import parse_document
-from rag_assets.documents.worker import IsolatedWorker, WorkerFailed
 from rag_assets.fingerprints import sha256_hex
 from rag_assets.models import HTML, MARKDOWN, Document, LeftOut, SourceFile
 

@@ -277,7 +277,7 @@ MEASURE = """
 import pathlib
 from rag_assets.documents.cleaning import clean_markdown
 from rag_assets.documents.html import html_to_markdown
-text = {part!r} * (500_000 // len({part!r}))
+text = {part!r} * (250_000 // len({part!r}))
 clean_markdown(text), html_to_markdown(text)
 status = pathlib.Path("/proc/self/status").read_text()
 print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
@@ -287,7 +287,7 @@ print(next(line.split()[1] for line in status.splitlines() if line.startswith("V
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("part", ["<p>a", "<pre>\n"])
 def test_hostile_text_takes_bounded_memory(part: str) -> None:
-    """Kilobytes; the converter alone would take 230 MB for some of these."""
+    """Kilobytes; the converter alone would take 120 MB for some of these."""
     found = subprocess.run(
         [sys.executable, "-c", MEASURE.format(part=part)],
         capture_output=True,
@@ -295,4 +295,4 @@ def test_hostile_text_takes_bounded_memory(part: str) -> None:
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    assert int(found.stdout) < 160 * 1024
+    assert int(found.stdout) < 100 * 1024

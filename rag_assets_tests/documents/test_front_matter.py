@@ -8,6 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rag_assets.documents.cleaning import clean_markdown
+from rag_assets.documents.decoding import decode
+from rag_assets.documents.front_matter import read_front_matter
 from rag_assets.documents.parse import parse_document
 from rag_assets.models import Document
 from rag_assets_tests.documents.files import parsed, source_file
@@ -178,11 +181,14 @@ def test_hostile_blocks_are_bounded(block: str) -> None:
 )
 @example(["---", "a: \x07", "---", "x"], "\n")
 def test_any_text_is_parsed_or_left_out_with_a_reason(lines: list[str], line_end: str) -> None:
-    """Nothing raises, and what becomes the body is the end of the text, untouched."""
+    """Nothing raises, and what becomes the body is the end of the text, cleaned."""
     text = line_end.join(lines)
     result = parse_document(source_file(text.encode("utf-8", "replace")))
     if isinstance(result, Document):
-        assert text.encode("utf-8", "replace").decode().endswith(result.body)
+        text, _ = decode(text.encode("utf-8", "replace"))
+        body = read_front_matter(text).body
+        assert text.endswith(body)
+        assert result.body == clean_markdown(body).text
         assert result.title.strip()
     else:
         assert result.reason in ("blank", "not_text", "acl_unreadable")

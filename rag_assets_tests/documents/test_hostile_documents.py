@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rag_assets.documents.worker import IsolatedWorker
+from rag_assets.documents.isolation.worker import IsolatedWorker
 from rag_assets.models import PROBLEM_REASONS, Document
 from rag_assets_tests.documents.hostile import (
     FAMILIES,

@@ -6,7 +6,7 @@ import time
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rag_assets.documents.invisible import hidden_messages, strip_invisible
@@ -83,6 +83,7 @@ VISIBLES = [*"a1#é \n\u00a0漢क्سא👩⚕❤ก⠓ᠭ\u1112\u20e3", "\U00
 
 
 @given(st.lists(st.sampled_from(INVISIBLES + VISIBLES)).map("".join) | st.text())
+@example("\u0915\u200c\u061c")
 def test_a_second_time_finds_nothing(text: str) -> None:
     """Cleaning is idempotent, and takes nothing visible and no line end out."""
     clean, removed = strip_invisible(text)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rag_assets.documents.isolation.worker import IsolatedWorker, WorkerFailed
 from rag_assets.documents.office import (
     MAX_PARTS,
     WARM_UP,
@@ -22,7 +23,6 @@ from rag_assets.documents.office import (
     OfficeUnavailable,
     office_to_markdown,
 )
-from rag_assets.documents.worker import IsolatedWorker, WorkerFailed
 from rag_assets.models import DOCX, ODT, PDF
 from rag_assets_tests.documents.office_files import (
     DECLARATION,

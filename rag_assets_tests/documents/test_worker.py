@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_assets.documents.worker import IsolatedWorker, WorkerFailed, WorkerNotStarted
+from rag_assets.documents.isolation.worker import IsolatedWorker, WorkerFailed, WorkerNotStarted
 from rag_assets.errors import ConfigurationError, InvalidInput, RagError
 from rag_assets.fingerprints import sha256_hex
 from rag_assets.models import SourceFile
@@ -447,7 +447,7 @@ class TestLifetime:
         """Idle or busy, it ends by itself within the time of one call."""
         program = (
             "import sys, threading, time\n"
-            "from rag_assets.documents.worker import IsolatedWorker\n"
+            "from rag_assets.documents.isolation.worker import IsolatedWorker\n"
             f"worker = IsolatedWorker({ACT!r}, seconds=1)\n"
             "print(worker.call('pid'), worker._folder, flush=True)\n"
             f"worker.call({arguments})\n"
@@ -469,7 +469,7 @@ class TestLifetime:
     def test_an_interrupt_ends_the_child_quietly(self) -> None:
         """Ctrl-C in the parent: no trace of the child, no words from it."""
         program = (
-            "from rag_assets.documents.worker import IsolatedWorker\n"
+            "from rag_assets.documents.isolation.worker import IsolatedWorker\n"
             f"with IsolatedWorker({ACT!r}) as worker:\n"
             "    print(worker.call('pid'), flush=True)\n"
             "    try:\n"

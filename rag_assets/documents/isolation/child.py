@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
-from rag_assets.documents.worker_frames import frame, read_bodies, write_frame
+from rag_assets.documents.isolation.frames import frame, read_bodies, write_frame
 from rag_assets.errors import RagError
 
 READY: Final = "ready"

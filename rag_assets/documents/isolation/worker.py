@@ -22,14 +22,14 @@ from types import TracebackType
 from typing import Any, Final, Literal
 
 from rag_assets import models
-from rag_assets.documents.worker_child import FOLDER_PREFIX, NOT_STARTED, RAISED, READY, RESULT
-from rag_assets.documents.worker_frames import (
+from rag_assets.documents.isolation.child import FOLDER_PREFIX, NOT_STARTED, RAISED, READY, RESULT
+from rag_assets.documents.isolation.frames import (
     UntrustedFrame,
     allowed_types,
     frame,
     load_untrusted,
 )
-from rag_assets.documents.worker_process import ChildProcess
+from rag_assets.documents.isolation.process import ChildProcess
 from rag_assets.errors import RagError
 
 FailureKind = Literal["timeout", "memory", "crash", "error"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rag_assets.documents.css import Declarations
+from rag_assets.documents.html.css import Declarations
 
 OFF_SCREEN_PIXELS: Final = 500
 """Text moved so far to the left or upwards is out of sight."""

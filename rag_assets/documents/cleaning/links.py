@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rag_assets.documents.line_edits import Edit, gap
+from rag_assets.documents.cleaning.line_edits import Edit, gap
 from rag_assets.documents.urls import carries_data_away, is_dangerous, without_tracking
 
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from rag_assets.documents.cleaning.line_edits import apply_edits
 from rag_assets.documents.invisible import strip_invisible
-from rag_assets.documents.line_edits import apply_edits
 from rag_assets.documents.urls import DANGEROUS_SCHEMES, TRACKING_PARAMETERS, TRACKING_PREFIXES
 from rag_assets.markdown import normalise_line_ends
 
@@ -23,11 +23,10 @@ MAX_PASSES: Final = 8
 
 _TAG: Final = re.compile(r"<[A-Za-z/!?]")
 _REFERENCE: Final = re.compile(r"&#?[A-Za-z0-9]{1,40};")
-_WORDS_OF_ADDRESSES: Final = (
-    *(f"{scheme}:" for scheme in sorted(DANGEROUS_SCHEMES)),
-    "\\:",
-    *(f"{name}=" for name in sorted(TRACKING_PARAMETERS)),
-    *TRACKING_PREFIXES,
+_DANGEROUS: Final = (*(f"{name}:".encode() for name in sorted(DANGEROUS_SCHEMES)), b"\\:")
+_TRACKING: Final = (
+    *(f"{name}=".encode() for name in sorted(TRACKING_PARAMETERS)),
+    *(prefix.encode() for prefix in TRACKING_PREFIXES),
 )
 _EMPTY_LINK: Final = re.compile(r"\[\s*\][(\[]")
 _REMOTE_QUERY: Final = re.compile(r"(?:\]\(|\]:)\s*<?(?:https?:)?//[^\s)]*\?", re.IGNORECASE)
@@ -82,15 +81,19 @@ def _may_need_parsing(text: str) -> bool:
         return False
     if _EMPTY_LINK.search(text):
         return True
-    lowered = text.lower()
-    if any(word in lowered for word in _WORDS_OF_ADDRESSES):
+    lowered = text.encode("utf-8").lower()  # five times faster than letters beyond Latin-1
+    if any(word in lowered for word in _DANGEROUS):
         return True
-    return "?" in text and "![" in text and _REMOTE_QUERY.search(text) is not None
+    if "?" not in text:
+        return False
+    if any(word in lowered for word in _TRACKING):
+        return True
+    return "![" in text and _REMOTE_QUERY.search(text) is not None
 
 
 def _pass(text: str) -> tuple[str, list[int], Counter[str]]:
     """The text with everything taken out that can be seen to be HTML now."""
-    from rag_assets.documents.markdown_html import MarkdownHtml, TooComplex
+    from rag_assets.documents.cleaning.html_in_markdown import MarkdownHtml, TooComplex
 
     reader = MarkdownHtml(text)
     try:

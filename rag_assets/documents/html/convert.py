@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from rag_assets.documents.css import StyleRules
 from rag_assets.documents.decoding import NotText, decode
-from rag_assets.documents.html_elements import DROPPED, OpenElements
-from rag_assets.documents.html_marks import ESCAPE_MARK, ID_MARK, LINE_MARK, MARK, marked_line
-from rag_assets.documents.html_tokens import Token, Tokens
-from rag_assets.documents.html_visibility import UNKNOWN_PAGE, WHITE_PAGE, Look
-from rag_assets.documents.html_writer import HtmlWriter
+from rag_assets.documents.html.css import StyleRules
+from rag_assets.documents.html.elements import DROPPED, OpenElements
+from rag_assets.documents.html.marks import ESCAPE_MARK, ID_MARK, LINE_MARK, MARK, marked_line
+from rag_assets.documents.html.tokens import Token, Tokens
+from rag_assets.documents.html.visibility import UNKNOWN_PAGE, WHITE_PAGE, Look
+from rag_assets.documents.html.writer import HtmlWriter
 from rag_assets.documents.titles import MAX_SEARCHED_CHARACTERS
 from rag_assets.markdown import first_heading
 

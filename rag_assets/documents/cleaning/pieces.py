@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from rag_assets.documents.html_elements import Element
-from rag_assets.documents.html_tokens import Tokens
+from rag_assets.documents.html.elements import Element
+from rag_assets.documents.html.tokens import Tokens
 from rag_assets.documents.invisible import strip_invisible
 
 _IN_ADDRESS: Final = re.compile(r"[\x00-\x20<>()\[\]\\`]")

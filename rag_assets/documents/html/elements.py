@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from rag_assets.documents.css import StyleRules
-from rag_assets.documents.html_visibility import Look, hides_all, look_inside
+from rag_assets.documents.html.css import StyleRules
+from rag_assets.documents.html.visibility import Look, hides_all, look_inside
 
 
 def names(text: str) -> frozenset[str]:

@@ -17,16 +17,9 @@ from typing import Any, Final
 
 import pyromark
 
-from rag_assets.documents.css import StyleRules
-from rag_assets.documents.html import controlled_ids, read_styles, to_markdown_lines
-from rag_assets.documents.html_elements import BLOCKS, Element, OpenElements
-from rag_assets.documents.html_tags import expansion, is_pixel, is_text
-from rag_assets.documents.html_tokens import Token, Tokens
-from rag_assets.documents.html_writer import HtmlWriter
-from rag_assets.documents.invisible import strip_invisible
-from rag_assets.documents.line_edits import Edit, gap, place_lines
-from rag_assets.documents.markdown_links import MarkdownLinks
-from rag_assets.documents.markdown_pieces import (
+from rag_assets.documents.cleaning.line_edits import Edit, gap, place_lines
+from rag_assets.documents.cleaning.links import MarkdownLinks
+from rag_assets.documents.cleaning.pieces import (
     Piece,
     Places,
     Wrapper,
@@ -35,6 +28,13 @@ from rag_assets.documents.markdown_pieces import (
     has_markdown_inside,
     may_be_written,
 )
+from rag_assets.documents.html.convert import controlled_ids, read_styles, to_markdown_lines
+from rag_assets.documents.html.css import StyleRules
+from rag_assets.documents.html.elements import BLOCKS, Element, OpenElements
+from rag_assets.documents.html.tags import expansion, is_pixel, is_text
+from rag_assets.documents.html.tokens import Token, Tokens
+from rag_assets.documents.html.writer import HtmlWriter
+from rag_assets.documents.invisible import strip_invisible
 from rag_assets.documents.urls import carries_data_away, is_dangerous, without_tracking
 from rag_assets.markdown import MAX_CHARACTERS, MAX_EVENTS
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from rag_assets.documents.html_elements import BLOCKS, HEADINGS, KNOWN, Element, names
-from rag_assets.documents.html_tokens import NOT_MARKUP, Token
+from rag_assets.documents.html.elements import BLOCKS, HEADINGS, KNOWN, Element, names
+from rag_assets.documents.html.tokens import NOT_MARKUP, Token
 from rag_assets.documents.invisible import strip_invisible
 from rag_assets.documents.urls import without_tracking
 

@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Final
 
-from rag_assets.documents.html_elements import (
+from rag_assets.documents.html.elements import (
     BLOCKS,
     HEADINGS,
     Element,
     OpenElements,
 )
-from rag_assets.documents.html_marks import (
+from rag_assets.documents.html.marks import (
     ESCAPE_MARK,
     ID_MARK,
     LINE_MARK,
@@ -28,7 +28,7 @@ from rag_assets.documents.html_marks import (
     escape_text,
     line_mark,
 )
-from rag_assets.documents.html_tags import (
+from rag_assets.documents.html.tags import (
     AS_WRITTEN,
     BOXES,
     INDENTING,
@@ -41,7 +41,7 @@ from rag_assets.documents.html_tags import (
     written_address,
     written_attributes,
 )
-from rag_assets.documents.html_tokens import Token, Tokens
+from rag_assets.documents.html.tokens import Token, Tokens
 from rag_assets.documents.invisible import strip_invisible
 from rag_assets.documents.urls import carries_data_away, is_dangerous
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from rag_assets.documents.worker_frames import UntrustedFrame, read_bodies, write_frame
+from rag_assets.documents.isolation.frames import UntrustedFrame, read_bodies, write_frame
 
 PASSED_VARIABLES: Final = (
     "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT",
@@ -33,7 +33,7 @@ KEPT_ERROR_BYTES: Final = 4096
 
 _BOOTSTRAP: Final = (
     "import sys; a = sys.argv[1:]; sys.path[:] = a[4:]; "
-    "from rag_assets.documents.worker_child import main; main(*a[:4])"
+    "from rag_assets.documents.isolation.child import main; main(*a[:4])"
 )
 _OUT_OF_MEMORY: Final = (b"memory allocation of", b"MemoryError", b"bad_alloc", b"out of memory")
 _WAIT_SECONDS: Final = 5.0
