@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     field_validator,
@@ -76,6 +77,19 @@ def _language(value: str) -> str:
     return language
 
 
+def _whole_or_not(value: object) -> object:
+    """Strict models take no int for a float, but people write 30 for 30.0."""
+    return float(value) if type(value) is int else value
+
+
+def _as_path(value: object) -> object:
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("must not contain a NUL character")
+    return Path(value) if isinstance(value, str) and value.strip() else value
+
+
+OptionalPath = Annotated[Path | None, BeforeValidator(_as_path)]
+Number = Annotated[float, BeforeValidator(_whole_or_not)]
 RelativePath = Annotated[str, AfterValidator(_relative_path)]
 Language = Annotated[str, AfterValidator(_language)]
 PathPattern = Annotated[str, AfterValidator(_path_pattern)]
@@ -115,15 +129,10 @@ class AclSettings(Strict):
 class ParsingSettings(Strict):
     """What one document may take of the machine before it is given up and quarantined."""
 
-    seconds: float = Field(default=10.0, gt=0)
+    seconds: Number = Field(default=10.0, gt=0)
     """Time to open and screen it, and again to parse it."""
     megabytes: int = Field(default=512, ge=64)
     """Memory beyond what an empty process needs."""
-
-    @field_validator("seconds", mode="before")
-    @classmethod
-    def _number(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
 
 
 class ChunkSettings(Strict):
@@ -151,7 +160,7 @@ class EmbeddingSettings(Strict):
     url: str | None = None
     model: str | None = None
     """``http``: the model the server must name; any other is refused."""
-    ca_file: Path | None = None
+    ca_file: OptionalPath = None
     """``http``: certificates of a private authority (PEM), relative to the file."""
     batch_size: int = Field(default=64, ge=1, le=4096)
     threads: int = Field(default=0, ge=0)
@@ -160,28 +169,17 @@ class EmbeddingSettings(Strict):
     """``local``: arithmetic of the model; unset takes the measured best."""
     max_tokens: int = Field(default=512, ge=16)
     """What the model reads at most; longer texts are embedded by windows and averaged."""
-    timeout_seconds: float = Field(default=30.0, gt=0)
-    connect_timeout_seconds: float = Field(default=5.0, gt=0)
-    deadline_seconds: float = Field(default=120.0, gt=0)
+    timeout_seconds: Number = Field(default=30.0, gt=0)
+    connect_timeout_seconds: Number = Field(default=5.0, gt=0)
+    deadline_seconds: Number = Field(default=120.0, gt=0)
     """One request, first byte to last."""
     retries: int = Field(default=4, ge=0, le=20)
-    retry_after_cap_seconds: float = Field(default=30.0, ge=0)
+    retry_after_cap_seconds: Number = Field(default=30.0, ge=0)
     concurrency: int = Field(default=1, ge=1, le=64)
     """``http``: requests in flight at once."""
-    keep_unused_days: float = Field(default=30.0, ge=0)
+    keep_unused_days: Number = Field(default=30.0, ge=0)
     """How long the cache keeps vectors (never texts) of passages that are gone; 0: not at all."""
     options: Mapping[str, Any] = Field(default_factory=dict)
-
-    @field_validator("timeout_seconds", "connect_timeout_seconds", "deadline_seconds",
-                     "retry_after_cap_seconds", "keep_unused_days", mode="before")  # fmt: skip
-    @classmethod
-    def _number(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
-
-    @field_validator("ca_file", mode="before")
-    @classmethod
-    def _ca_file(cls, value: object) -> object:
-        return Path(value) if isinstance(value, str) and value.strip() else value
 
     @field_validator("backend")
     @classmethod
@@ -204,13 +202,8 @@ class IndexSettings(Strict):
 
     backend: str = "sqlite"
     """``sqlite``, or ``package.module:Class`` for a ``VectorStore`` of your own."""
-    wait_seconds: float = Field(default=300.0, ge=0)
+    wait_seconds: Number = Field(default=300.0, ge=0)
     options: Mapping[str, Any] = Field(default_factory=dict)
-
-    @field_validator("wait_seconds", mode="before")
-    @classmethod
-    def _number(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
 
     @field_validator("backend")
     @classmethod
@@ -233,26 +226,15 @@ class RerankerSettings(Strict):
     """How many passages are found for the reranker to choose from; never fewer than k."""
     batch_size: int = Field(default=32, ge=1, le=1000)
     """``http``: passages in one request; 32 is what a TEI server takes unless told otherwise."""
-    timeout_seconds: float = Field(default=10.0, gt=0)
-    connect_timeout_seconds: float = Field(default=5.0, gt=0)
-    deadline_seconds: float = Field(default=30.0, gt=0)
+    timeout_seconds: Number = Field(default=10.0, gt=0)
+    connect_timeout_seconds: Number = Field(default=5.0, gt=0)
+    deadline_seconds: Number = Field(default=30.0, gt=0)
     """One request, first byte to last."""
     retries: int = Field(default=2, ge=0, le=20)
-    ca_file: Path | None = None
+    ca_file: OptionalPath = None
     """``http``: certificates of a private authority (PEM), relative to the file."""
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Keyword arguments for a ``Reranker`` class of your own."""
-
-    @field_validator("timeout_seconds", "connect_timeout_seconds", "deadline_seconds",
-                     mode="before")  # fmt: skip
-    @classmethod
-    def _number(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
-
-    @field_validator("ca_file", mode="before")
-    @classmethod
-    def _ca_file(cls, value: object) -> object:
-        return Path(value) if isinstance(value, str) and value.strip() else value
 
     @field_validator("backend")
     @classmethod
@@ -278,7 +260,7 @@ class RetrievalSettings(Strict):
     """Leave out near copies of a better passage."""
     merge: bool = False
     """Join adjacent passages of one section into one."""
-    text_weight: float = Field(default=0.35, ge=0.0, le=100.0)
+    text_weight: Number = Field(default=0.35, ge=0.0, le=100.0)
     """``hybrid``: what a passage gains that holds all words of the question, in units of cosine.
     The default suits e5 models, whose cosines lie close together; others may need more."""
     max_query_characters: int = Field(default=8000, ge=1)
@@ -325,7 +307,7 @@ class ServiceSettings(Strict):
     rate_per_minute: int = Field(default=120, ge=1)
     """Requests of one token."""
     max_body_bytes: int = Field(default=65_536, ge=1_024)
-    timeout_seconds: float = Field(default=30.0, gt=0)
+    timeout_seconds: Number = Field(default=30.0, gt=0)
     """For a request's body to arrive, and then for the answer to be made."""
     concurrency: int = Field(default=4, ge=1, le=64)
     """Searches at once; more wait."""
@@ -333,11 +315,6 @@ class ServiceSettings(Strict):
     """The most passages one request may ask for."""
     dagster_url: str | None = None
     """Where people open Dagster (``http://127.0.0.1:3000``), for links to runs."""
-
-    @field_validator("timeout_seconds", mode="before")
-    @classmethod
-    def _number(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
 
     @field_validator("dagster_url")
     @classmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -24,6 +23,8 @@ from rag_assets.settings import (
     AclSettings,
     AclTag,
     Language,
+    Number,
+    OptionalPath,
     RelativePath,
     Strict,
 )
@@ -93,24 +94,19 @@ class SourceSettings(Strict):
     """How headings become anchors there; by default what ``chunk.anchor_style`` says."""
     screening: ScreeningSettings = ScreeningSettings()
     max_file_bytes: int = Field(default=10_000_000, ge=1)
-    max_removed_fraction: float = Field(default=0.5, ge=0.0, le=1.0)
+    max_removed_fraction: Number = Field(default=0.5, ge=0.0, le=1.0)
 
     @property
     def is_folder(self) -> bool:
         """Whether it is a folder on a disk, where looking costs as little as remembering."""
         return False
 
-    @field_validator("max_removed_fraction", mode="before")
-    @classmethod
-    def _number(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
-
 
 class MarkdownSettings(SourceSettings):
     """Markdown files below a folder, or in a git repository at a ref."""
 
     kind: Literal["markdown"] = "markdown"
-    root: Path | None = None
+    root: OptionalPath = None
     """Folder of the tree, relative to the configuration file."""
     repository: Address | None = None
     """Instead of ``root``: URL of a git repository, or its path relative to the file."""
@@ -121,7 +117,7 @@ class MarkdownSettings(SourceSettings):
     username: str = ""
     token: SecretSettings | None = None
     """``repository``: for an https URL that asks who is there."""
-    timeout_seconds: float = Field(default=300.0, gt=0)
+    timeout_seconds: Number = Field(default=300.0, gt=0)
     """``repository``: the longest that one git command may take."""
     url: str | None = None
     """Template of citation URLs: ``https://docs.example.org/{path}``; {source} is known too, and
@@ -131,18 +127,6 @@ class MarkdownSettings(SourceSettings):
     def is_folder(self) -> bool:
         """See ``SourceSettings``."""
         return self.root is not None
-
-    @field_validator("timeout_seconds", mode="before")
-    @classmethod
-    def _seconds(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
-
-    @field_validator("root", mode="before")
-    @classmethod
-    def _root(cls, value: object) -> object:
-        if isinstance(value, str) and "\0" in value:
-            raise ValueError("must not contain a NUL character")
-        return Path(value) if isinstance(value, str) and value.strip() else value
 
     @field_validator("url")
     @classmethod
@@ -178,7 +162,7 @@ class ServerSettings(SourceSettings):
 
     base_url: Address
     """Where the server is, such as ``https://wiki.example.org``."""
-    ca_file: Path | None = None
+    ca_file: OptionalPath = None
     """Certificates of a private authority (PEM), relative to the file."""
     look_every_seconds: int = Field(default=300, ge=5)
     """How often the Dagster sensor looks for changes here; never more often than
@@ -186,25 +170,14 @@ class ServerSettings(SourceSettings):
     requests_per_minute: int = Field(default=600, ge=1)
     concurrency: int = Field(default=4, ge=1, le=32)
     """Requests in flight at once."""
-    timeout_seconds: float = Field(default=30.0, gt=0)
+    timeout_seconds: Number = Field(default=30.0, gt=0)
     """The longest silence of the server."""
-    connect_timeout_seconds: float = Field(default=5.0, gt=0)
-    deadline_seconds: float = Field(default=120.0, gt=0)
+    connect_timeout_seconds: Number = Field(default=5.0, gt=0)
+    deadline_seconds: Number = Field(default=120.0, gt=0)
     """One request, all its attempts together."""
     retries: int = Field(default=4, ge=0, le=20)
-    retry_after_cap_seconds: float = Field(default=120.0, ge=0)
+    retry_after_cap_seconds: Number = Field(default=120.0, ge=0)
     """The longest wait that a server may ask for."""
-
-    @field_validator("timeout_seconds", "connect_timeout_seconds", "deadline_seconds",
-                     "retry_after_cap_seconds", mode="before")  # fmt: skip
-    @classmethod
-    def _seconds(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
-
-    @field_validator("ca_file", mode="before")
-    @classmethod
-    def _ca_file(cls, value: object) -> object:
-        return Path(value) if isinstance(value, str) and value.strip() else value
 
     @field_validator("base_url")
     @classmethod
@@ -234,16 +207,11 @@ class BookStackSettings(ServerSettings):
     """Tags by role name or number; a page carries those of all roles that see it. Of somebody with
     several roles BookStack takes away what one of them is explicitly denied and the others have by
     default only; tags cannot say that, ``accounts`` can."""
-    permissions_max_age_hours: float = Field(default=24.0, ge=0)
+    permissions_max_age_hours: Number = Field(default=24.0, ge=0)
     """``roles``: the permissions of unchanged pages are read again after this long; those of books
     and chapters at each listing."""
     requests_per_minute: int = Field(default=170, ge=1)
     """BookStack itself allows 180 for each user unless it is told otherwise."""
-
-    @field_validator("permissions_max_age_hours", mode="before")
-    @classmethod
-    def _hours(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
 
     @model_validator(mode="after")
     def _one_way(self) -> BookStackSettings:
@@ -313,13 +281,8 @@ class NextcloudSettings(ServerSettings):
     ``link`` (public links)."""
     acl_list: bool = False
     """Group folders: narrow by the folder's access list (``nc:acl-list``), by the same names."""
-    full_walk_hours: float = Field(default=24.0, ge=0)
+    full_walk_hours: Number = Field(default=24.0, ge=0)
     """Folders whose ETag is unchanged are skipped, but for one walk in this long."""
-
-    @field_validator("full_walk_hours", mode="before")
-    @classmethod
-    def _hours(cls, value: object) -> object:
-        return float(value) if type(value) is int else value
 
     @field_validator("shares")
     @classmethod
@@ -337,15 +300,10 @@ class CustomSettings(SourceSettings):
 
     kind: str
     """``package.module:Class``, or the name of an entry point of ``rag_assets.sources``."""
-    root: Path | None = None
+    root: OptionalPath = None
     url: str | None = None
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Keyword arguments for the class."""
-
-    @field_validator("root", mode="before")
-    @classmethod
-    def _root(cls, value: object) -> object:
-        return Path(value) if isinstance(value, str) and value.strip() else value
 
     @field_validator("kind")
     @classmethod
