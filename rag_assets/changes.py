@@ -46,9 +46,14 @@ def remember_look(
     *,
     listing_version: str,
     stage: str,
+    retry: bool = False,
 ) -> None:
-    """Keep what a listing saw, and the fingerprint of the settings it was made with."""
-    state = {"version": listing_version, "stage": stage, "look": dict(look_state)}
+    """Keep what a listing saw, and the fingerprint of the settings it was made with.
+
+    ``retry``: something could not be read, or took too long: a listing tries again when somebody
+    asks, though nothing changes.
+    """
+    state = {"version": listing_version, "stage": stage, "retry": retry, "look": dict(look_state)}
     _write(data.look_state(partition), state)
 
 
@@ -86,6 +91,11 @@ def remember_indexed(
     return complete
 
 
+def retries(data: DataFolder, partition: str) -> bool:
+    """Whether the last listing of a partition left something to try again."""
+    return bool((_read(data.look_state(partition)) or {}).get("retry"))
+
+
 def remembered_look(
     data: DataFolder, partition: str, stage: str
 ) -> tuple[str, Mapping[str, Any]] | None:
@@ -110,7 +120,10 @@ def nothing_changed(config: Path) -> bool:
         return False
     if indexed.keys() != remembered["partitions"].keys():
         return False
-    return all(not partition_changed(data, key, version) for key, version in indexed.items())
+    return all(
+        not partition_changed(data, key, version) and not retries(data, key)
+        for key, version in indexed.items()
+    )
 
 
 def partition_changed(data: DataFolder, partition: str, listing_version: str | None = None) -> bool:

@@ -79,8 +79,13 @@ def is_replaced() -> bool:
     return bool(_objects.get())
 
 
-def build_source(config: Config, partition: Partition, *, full: bool = False) -> Source:
-    """The source of one partition; ``full``: it takes nothing from its last listing.
+def build_source(
+    config: Config, partition: Partition, *, full: bool = False, stores: bool = True
+) -> Source:
+    """The source of one partition.
+
+    ``full``: it takes nothing from its last listing. ``stores``: what it lists will be stored, so
+    that what it fetched until an interruption is worth keeping.
 
     Raises:
         ConfigurationError: the class cannot be imported or does not take its options, or the
@@ -91,7 +96,7 @@ def build_source(config: Config, partition: Partition, *, full: bool = False) ->
         return replaced
     from rag_assets.source_building import configured_source
 
-    return configured_source(config, partition, full=full)
+    return configured_source(config, partition, full=full, stores=stores)
 
 
 def source_fingerprint(config: Config, partition: Partition) -> str:
@@ -104,6 +109,18 @@ def source_fingerprint(config: Config, partition: Partition) -> str:
         partition.shard_index,
         partition.shard_count,
     )
+
+
+def source_place(config: Config, partition: Partition) -> str:
+    """Where contents come from: while it is the same, a change marker means the same content.
+
+    Of a server that is its address, of anything else all that decides a listing.
+    """
+    settings = config.source(partition.source)
+    address = getattr(settings, "base_url", None)
+    if address is None:
+        return source_fingerprint(config, partition)
+    return fingerprint(SOURCES_VERSION, settings.kind, address, getattr(settings, "user", ""))
 
 
 def build_chunker(config: Config, anchor_style: AnchorStyle | None = None) -> Chunker:

@@ -184,8 +184,12 @@ def _run_json(run: IngestRun) -> dict[str, Any]:
     return {name: getattr(run, name) for name in names}
 
 
-def stale_partitions(pipeline: Pipeline, partitions: Sequence[Partition]) -> list[Partition]:
+def stale_partitions(
+    pipeline: Pipeline, partitions: Sequence[Partition], *, retry: bool = True
+) -> list[Partition]:
     """The partitions whose contents or stages are not what the index holds.
+
+    ``retry``: what could not be read last time is tried again.
 
     Sources are listed, but only files whose change marker is new are read. A source that cannot
     be listed counts as stale: its run says why and is recorded.
@@ -199,7 +203,7 @@ def stale_partitions(pipeline: Pipeline, partitions: Sequence[Partition]) -> lis
         recorded = dict(store.partitions())
         if store.quick_check():
             return list(partitions)
-    return [p for p in partitions if _is_stale(pipeline, p, recorded.get(p.key))]
+    return [p for p in partitions if _is_stale(pipeline, p, recorded.get(p.key), retry)]
 
 
 def _drop_unconfigured(pipeline: Pipeline) -> IngestRun | None:
@@ -211,13 +215,13 @@ def _drop_unconfigured(pipeline: Pipeline) -> IngestRun | None:
     return drop_unconfigured_now(pipeline.config, run_id=str(uuid.uuid4()))
 
 
-def _is_stale(pipeline: Pipeline, partition: Partition, recorded: str | None) -> bool:
+def _is_stale(pipeline: Pipeline, partition: Partition, recorded: str | None, retry: bool) -> bool:
     from rag_assets.pipeline.pipeline import RunOptions
 
     if recorded is None:
         return True
     try:
-        if (found := pipeline.look(partition, recorded)) is not None:
+        if (found := pipeline.look(partition, recorded, retry=retry)) is not None:
             return bool(found)
         previous = pipeline.files.read("source_files", partition.key)
         result = pipeline.source_files(partition, previous, RunOptions("look"))
@@ -262,7 +266,7 @@ def _plan(
     from rag_assets.pipeline.steps import texts_to_embed
 
     key, files = partition.key, pipeline.files
-    options = RunOptions("plan", reprocess=not incremental)
+    options = RunOptions("plan", reprocess=not incremental, stores=False)
     before = files.read_or_none("source_files", key)
     blocked = None
     try:

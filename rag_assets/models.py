@@ -78,6 +78,11 @@ OFFICE_TYPES: Final[Mapping[str, str]] = {
 }
 """Media types (IANA) by the suffix of a file's name in lower case."""
 
+RETRIED_REASONS: Final[frozenset[str]] = frozenset(
+    {"unreadable", "changed_while_read", "vanished", "document_too_complex"}
+)
+"""Reasons that may be gone at the next attempt though nothing changed at the source."""
+
 PUBLIC: Final = "public"
 """The ACL tag of what everybody may read."""
 

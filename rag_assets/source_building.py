@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rag_assets.sources.journal import Journal
 
 
-def configured_source(config: Config, partition: Partition, *, full: bool) -> Source:
+def configured_source(config: Config, partition: Partition, *, full: bool, stores: bool) -> Source:
     """Build the source of one partition; see ``components.build_source``."""
     settings = config.source(partition.source)
     shard = None
@@ -41,9 +41,8 @@ def configured_source(config: Config, partition: Partition, *, full: bool) -> So
     last_look = None if full else _last_look(DataFolder(config.data_dir), partition)
     if isinstance(settings, MarkdownSettings):
         return _git_tree(config, settings, shard, locations, last_look)
-    context = SourceContext(
-        shard, locations, journal=_journal(config, settings, partition), last_look=last_look
-    )
+    journal = _journal(config, settings, partition) if stores else None
+    context = SourceContext(shard, locations, journal=journal, last_look=last_look)
     if isinstance(settings, BookStackSettings):
         from rag_assets.sources.bookstack import BookStackSource
 

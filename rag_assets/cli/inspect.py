@@ -209,7 +209,7 @@ def _explain(config: Config, source: str, path: str) -> dict[str, Any]:
     rule = None
     try:
         rule = build_source(config, partition).explain(path)
-    except SourceError as exc:
+    except (SourceError, ConfigurationError) as exc:
         value["warnings"].append(f"as of the last ingest, for the source cannot be asked: {exc}")
     known = _indexed(config, source, path)
     if known is not None and known.document is not None:

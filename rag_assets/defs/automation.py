@@ -102,7 +102,7 @@ def _request_for(
             return None
         partition = config.partition(key)
         if not config.source(partition.source).is_folder and not stale_partitions(
-            Pipeline(config), [partition]
+            Pipeline(config), [partition], retry=False
         ):
             return None  # only the source itself can tell
     except RagError as exc:

@@ -5,6 +5,7 @@ import copy
 import os
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ from rag_assets.project import DataFolder, process_name, process_runs
 
 TEMPLATE_HOME = ".rag_assets/dagster"
 """Where the dagster.yaml that we ship keeps its storage."""
+_ONE_AT_A_TIME = threading.Lock()
+"""Dagster sets up logging anew for each run in process: two threads that do so lock each other."""
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """The command line shows progress itself; Dagster's own log is in its UI."""
 
@@ -55,7 +58,7 @@ def run_partitions(
     if confirm_removals:
         tags[CONFIRM_TAG] = "true"
     try:
-        with open_instance(config) as instance, watched_by(progress or silent):
+        with _ONE_AT_A_TIME, open_instance(config) as instance, watched_by(progress or silent):
             close_abandoned_runs(instance)
             job = build_definitions(config).resolve_job_def(JOB_NAME)
             return [_run(instance, job, key, config.partition(key).source, tags) for key in keys]

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from rag_assets import components
-from rag_assets.changes import remember_indexed, remember_look, remembered_look
+from rag_assets.changes import remember_indexed, remember_look, remembered_look, retries
 from rag_assets.chunking.anchors import AnchorStyle
 from rag_assets.chunking.base import Chunker
 from rag_assets.config import Config, Partition
@@ -22,6 +22,7 @@ from rag_assets.errors import AssetError, Unavailable, VectorStoreError
 from rag_assets.fingerprints import DOCUMENTS_VERSION, INDEX_VERSION, fingerprint
 from rag_assets.index.base import VectorStore, check_fingerprint
 from rag_assets.models import (
+    RETRIED_REASONS,
     Changes,
     EmbedderHealth,
     IndexFingerprint,
@@ -42,7 +43,7 @@ from rag_assets.pipeline.upkeep import (
 from rag_assets.pipeline.worker import Worker, shared_worker
 from rag_assets.project import ASSETS, DataFolder
 from rag_assets.releases import Releases
-from rag_assets.source_settings import ServerSettings
+from rag_assets.source_settings import CustomSettings, ServerSettings
 from rag_assets.sources.shards import Shard
 
 SECONDS_PER_DAY: Final = 86_400.0
@@ -62,6 +63,8 @@ class RunOptions:
     reread: bool = False
     """Read every file again, whatever its change marker says."""
     removals_confirmed: bool = False
+    stores: bool = True
+    """Whether what is listed will be stored: a plan keeps nothing."""
 
 
 class Pipeline:
@@ -207,12 +210,15 @@ class Pipeline:
         # A server's change markers are trusted: its contents are fetched again by --full alone.
         is_server = isinstance(settings, ServerSettings)
         return steps.list_files(
-            components.build_source(self.config, partition, full=options.reread),
+            components.build_source(
+                self.config, partition, full=options.reread, stores=options.stores
+            ),
             previous,
             indexed=() if previous is not None else self._indexed_paths(partition),
             documents_of_source=self._documents_of_source(partition),
             reread=options.reprocess or (options.reread and not is_server),
             stage=self.source_stage(partition),
+            place=components.source_place(self.config, partition),
             screen=self.screening(partition),
             max_removed_fraction=settings.max_removed_fraction,
             removals_confirmed=options.removals_confirmed,
@@ -246,14 +252,15 @@ class Pipeline:
             listing.look_state,
             listing_version=result.data_version,
             stage=self.look_stage(partition),
+            retry=any(row.reason in RETRIED_REASONS for row in tables.left_out(result.table)),
         )
         return result
 
-    def look(self, partition: Partition, recorded: str) -> Changes | None:
+    def look(self, partition: Partition, recorded: str, *, retry: bool = True) -> Changes | None:
         """What a cheap look finds changed since the listing that the index was made from.
 
         None when only a listing can tell: folders are listed as cheaply as they are looked at, and
-        there may be nothing to compare with.
+        with ``retry`` what could not be read last time may be readable now.
 
         Raises:
             SourceError: the source cannot be asked.
@@ -261,11 +268,15 @@ class Pipeline:
         settings = self.config.source(partition.source)
         if components.is_replaced() or settings.is_folder:
             return None
+        # A source of the integrator's own may know no look.
+        unknown = None if isinstance(settings, CustomSettings) else Changes(unknown=True)
         remembered = remembered_look(self.data, partition.key, self.look_stage(partition))
         if remembered is None or not self.holds(partition, recorded, remembered[0]):
+            return unknown
+        if retry and retries(self.data, partition.key):
             return None
         found = components.build_source(self.config, partition).look(remembered[1])
-        return None if found.unknown else found
+        return unknown if found.unknown else found
 
     def parsed_documents(
         self,
@@ -559,3 +570,13 @@ class Pipeline:
 
         stages = {p.key: self.look_stage(p) for p in self.config.partitions()}
         remember_indexed(self.data, self.config.path, stages, set(recorded), current)
+        self._forget_journals(recorded)
+
+    def _forget_journals(self, recorded: Mapping[str, str]) -> None:
+        """Delete what interrupted listings had fetched, once its partition is up to date."""
+        for journal in self.data.state.glob("*.fetched"):
+            stamp = self.files.stamp("source_files", journal.stem)
+            partitions = [p for p in self.config.partitions() if p.key == journal.stem]
+            listed, held = stamp.get("data_version", ""), recorded.get(journal.stem, "")
+            if not partitions or self.holds(partitions[0], held, listed):
+                journal.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from rag_assets.chunking.base import Chunker
@@ -55,7 +56,7 @@ class _Recent:
         if found is not None:
             return found
         opened = open_file(file)
-        if isinstance(opened, Opened) and len(opened.raw) <= KEPT_CHARACTERS // 100:
+        if isinstance(opened, Opened) and len(opened.raw) <= KEPT_CHARACTERS // 8:
             self._opened[key] = opened
             self._characters += len(opened.raw)
             while self._characters > KEPT_CHARACTERS:
@@ -78,7 +79,7 @@ def judge(file: SourceFile, policies: Mapping[str, str], released: str = "") -> 
     opened = _opened.get(file)
     if isinstance(opened, LeftOut):
         return Judgement(opened)
-    findings = _findings(opened, policies) if policies else ()
+    findings = _findings(file, opened, policies) if policies else ()
     if not findings:
         return Judgement()
     quarantining = [f for f in findings if policies[f.kind] == "quarantine"]
@@ -106,10 +107,13 @@ def parse(file: SourceFile, language: str | None, chunker: Chunker | None) -> Do
     return document
 
 
-def _findings(opened: Opened, policies: Mapping[str, str]) -> Sequence[Finding]:
+def _findings(file: SourceFile, opened: Opened, policies: Mapping[str, str]) -> Sequence[Finding]:
     """What the text as written holds, and what it says once what nobody sees is gone."""
     kinds = [kind for kind in FINDING_KINDS if kind in policies]
     found = dict.fromkeys(screen(opened.raw, kinds=kinds, hidden=hidden_messages(opened.raw)))
+    # What its system calls it stands on no line of the document.
+    named = screen(f"{file.title}\n{PurePosixPath(file.path).stem}", kinds=kinds)
+    found.update(dict.fromkeys(replace(f, rule=f"{f.rule} in its name", line=1) for f in named))
     cleaned = opened.cleaned
     if cleaned.text not in opened.raw:
         seen = {(finding.kind, finding.rule) for finding in found}

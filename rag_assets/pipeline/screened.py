@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Final
 
 import pyarrow as pa
@@ -34,7 +35,9 @@ class Screening:
     @property
     def fingerprint(self) -> str:
         """Changes whenever the same content could be judged differently; releases do not count."""
-        return fingerprint(DOCUMENTS_VERSION, SCREENING_VERSION, sorted(self.policies.items()))
+        reads_office = find_spec("kreuzberg") is not None
+        policies = sorted(self.policies.items())
+        return fingerprint(DOCUMENTS_VERSION, SCREENING_VERSION, policies, reads_office)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +84,21 @@ class Screened:
 
 
 def screen_files(files: Sequence[SourceFile], before: Screened, screening: Screening) -> Screened:
-    """Files that may be stored, those that their content leaves out, and what was found."""
-    judged = {file.content_hash for file in before.files}
+    """Files that may be stored, those that their content leaves out, and what was found.
+
+    A file is judged when its content, path, title or type is new. One that comes without its bytes
+    is one of ``before.left_out``, unchanged.
+    """
+    judged = {_judged_by(file) for file in before.files}
     out = {row.content_hash: row for row in before.left_out}
     kept: list[SourceFile] = []
     left_out: list[LeftOut] = []
     flags: dict[str, LeftOut] = {}
     fresh: list[SourceFile] = []
     for file in files:
-        if (row := out.get(file.content_hash)) is not None:
+        if not file.content and (row := out.get(file.content_hash)) is not None:
             left_out.append(replace(row, path=file.path, version=file.version))
-        elif file.content_hash in judged:
+        elif _judged_by(file) in judged:
             kept.append(file)
         else:
             fresh.append(file)
@@ -105,3 +112,7 @@ def screen_files(files: Sequence[SourceFile], before: Screened, screening: Scree
             flags[file.path] = verdict.flag
     kept.sort(key=lambda file: file.path)
     return Screened(kept, left_out, flags)
+
+
+def _judged_by(file: SourceFile) -> tuple[str, ...]:
+    return file.content_hash, file.path, file.title, file.media_type

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -48,6 +48,7 @@ def list_files(
     documents_of_source: int,
     reread: bool,
     stage: str,
+    place: str,
     screen: Screening,
     max_removed_fraction: float,
     removals_confirmed: bool,
@@ -55,7 +56,8 @@ def list_files(
     """List the source; contents of files whose change marker is unchanged are carried over.
 
     ``indexed`` are the partition's paths in the index, for when there is no previous table;
-    ``documents_of_source`` counts those of all shards; ``reread`` reads every file again.
+    ``documents_of_source`` counts those of all shards; ``reread`` reads every file again. ``place``
+    is a fingerprint of where contents come from: those of another place are read anew.
 
     Raises:
         RemovalRefused: too large a share of the documents is gone.
@@ -63,22 +65,21 @@ def list_files(
     """
     readable = previous is not None and previous.schema.equals(tables.SOURCE_FILES)
     known = {f.path: f for f in tables.source_files(previous)} if readable else {}
-    usable = tables.same_stage(previous, stage, tables.SOURCE_FILES) is not None and not reread
+    usable = readable and tables.stamp_of(previous).get("place") == place and not reread
     before = Screened.of(previous, screen) if usable else Screened()
     listing = source.list({**known, **before.bare_files()} if usable else None)
-    contents = {path: file.content_hash for path, file in known.items()}
-    contents = contents or dict.fromkeys(indexed, "")
-    if not removals_confirmed:
-        check_removals(source.name, contents, listing, max_removed_fraction, documents_of_source)
     found = screen_files(listing.files, before, screen)
-    table = tables.source_files_table(
-        found.files, [*listing.left_out, *found.left_out], found.flags
-    )
+    left_out = [*listing.left_out, *found.left_out]
+    if not removals_confirmed:
+        contents = {path: file.content_hash for path, file in known.items()}
+        contents = contents or dict.fromkeys(indexed, "")
+        kept = replace(listing, files=tuple(found.files), left_out=tuple(left_out))
+        check_removals(source.name, contents, kept, max_removed_fraction, documents_of_source)
+    table = tables.source_files_table(found.files, left_out, found.flags)
     changed = sum(
         1 for f in found.files if f.path in known and f.content_hash != known[f.path].content_hash
     )
     present = {f.path for f in found.files}
-    left_out = [*listing.left_out, *found.left_out]
     counts = {
         "documents": len(found.files),
         "added": len(present - known.keys()),
@@ -91,7 +92,7 @@ def list_files(
         "read": listing.read,
     }
     version = source_files_version(table)
-    stamped = tables.stamped(table, stage, version, "", screening=screen.fingerprint)
+    stamped = tables.stamped(table, stage, version, "", place=place, screening=screen.fingerprint)
     return StepResult(stamped, version, counts), listing
 
 
@@ -215,17 +216,18 @@ def _flag_rows(
 def chunk_documents(
     parsed: pa.Table, previous: pa.Table | None, chunker: Chunker, *, stage: str, progress: Progress
 ) -> StepResult:
-    """Chunk documents whose bytes are new; the chunks of the others are carried over."""
+    """Chunk documents whose text is new; the chunks of the others are carried over."""
     previous = tables.same_stage(previous, stage, tables.CHUNKS)
     inputs = parsed.filter(pc.equal(parsed["status"], tables.DOCUMENT))
-    keys = _keys(inputs, "path", "content_hash")
-    old = _keys(previous, "path", "document_hash") if previous is not None else []
+    keys = _keys(inputs, "path", "cut_key")
+    old = _keys(previous, "path", "cut_key") if previous is not None else []
     carried = set(keys) & set(old)
     kept = _where(previous, [key in carried for key in old])
     todo = inputs.filter(pa.array([key not in carried for key in keys], pa.bool_()))
     rows = []
+    cut_keys = todo["cut_key"].to_pylist()
     for done, document in enumerate(tables.documents(todo, with_body=True)):
-        rows += [tables.chunk_row(c, document.content_hash) for c in chunker.chunk(document)]
+        rows += [tables.chunk_row(c, cut_keys[done]) for c in chunker.chunk(document)]
         if done % 256 == 0:
             progress("documents chunked", done, len(todo))
     fresh = pa.Table.from_pylist(rows, schema=tables.CHUNKS)

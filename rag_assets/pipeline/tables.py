@@ -61,6 +61,7 @@ PARSED_DOCUMENTS: Final = pa.schema(
         pa.field("warnings", pa.list_(pa.string())),
         pa.field("language", pa.string()),
         pa.field("lines", pa.list_(pa.int32())),
+        pa.field("cut_key", pa.string()),
         pa.field("input_key", pa.string()),
         *_LEFT_OUT,
     ]
@@ -69,7 +70,7 @@ CHUNKS: Final = pa.schema(
     [
         pa.field("path", pa.string(), nullable=False),
         pa.field("source", pa.string(), nullable=False),
-        pa.field("document_hash", pa.string(), nullable=False),
+        pa.field("cut_key", pa.string(), nullable=False),
         pa.field("position", pa.int32(), nullable=False),
         pa.field("title", pa.string()),
         pa.field("heading_path", pa.list_(pa.string())),
@@ -172,6 +173,12 @@ def source_files(table: pa.Table) -> Iterator[SourceFile]:
         yield SourceFile(**row)
 
 
+def cut_key(document: Document) -> str:
+    """Equal keys mean that chunking would see the same input."""
+    lines = ",".join(map(str, (document.body_start_line, *document.lines)))
+    return sha256_hex("\0".join((document.title, lines, document.body)))[:24]
+
+
 def document_row(document: Document, key: str, flag: LeftOut | None = None) -> dict[str, Any]:
     """A row of ``parsed_documents``; ``flag`` tells what was found in it."""
     metadata = {name: v for name, v in document.metadata.items() if name != FLAGGED}
@@ -192,6 +199,7 @@ def document_row(document: Document, key: str, flag: LeftOut | None = None) -> d
         "warnings": list(document.warnings),
         "language": document.language,
         "lines": list(document.lines),
+        "cut_key": cut_key(document),
         "input_key": key,
     }
 
@@ -257,12 +265,12 @@ def flags(table: pa.Table) -> dict[str, LeftOut]:
     return {row["path"]: LeftOut(**{**row, "status": "flagged"}) for row in rows}
 
 
-def chunk_row(chunk: Chunk, document_hash: str) -> dict[str, Any]:
+def chunk_row(chunk: Chunk, key: str) -> dict[str, Any]:
     """A row of ``chunks``."""
     return {
         "path": chunk.path,
         "source": chunk.source,
-        "document_hash": document_hash,
+        "cut_key": key,
         "position": chunk.position,
         "title": chunk.title,
         "heading_path": list(chunk.heading_path),
@@ -277,7 +285,7 @@ def chunk_row(chunk: Chunk, document_hash: str) -> dict[str, Any]:
 
 def chunks(table: pa.Table) -> Iterator[Chunk]:
     """The chunks of a ``chunks`` table, in its order (path, position)."""
-    columns = [name for name in CHUNKS.names if name != "document_hash"]
+    columns = [name for name in CHUNKS.names if name != "cut_key"]
     for row in table.select(columns).to_pylist():
         row["heading_path"] = tuple(row["heading_path"])
         yield Chunk(**row)

@@ -32,8 +32,9 @@ def forget_unconfigured_files(config: Config, data: DataFolder, files: AssetFile
     """Delete tables and look states of partitions that are no longer configured."""
     keys = {partition.key for partition in config.partitions()}
     files.keep_only(keys)
-    for state in data.state.glob("*.json") if data.state.exists() else ():
-        if state != data.indexed and state.stem not in keys:
+    for state in data.state.iterdir() if data.state.exists() else ():
+        kept = state == data.indexed or state.stem in keys
+        if not kept and state.suffix in (".json", ".fetched"):
             state.unlink(missing_ok=True)
 
 

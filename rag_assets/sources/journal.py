@@ -1,7 +1,8 @@
 """What a listing fetched before it broke off, so that the next one does not fetch it again.
 
-One file of records, each appended and flushed as its document arrives; it is deleted when the
-listing is complete. A record that a killed process left half written is ignored.
+One file of records, each appended and flushed as its document arrives. It stays until the run has
+stored what was listed; whoever runs deletes it then. A record that a killed process left half
+written is ignored.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Journal:
     def open(self, settings: str) -> dict[str, SourceFile]:
         """Start or go on; what was fetched before under the same ``settings``, by version.
 
+        ``settings`` name the place that the contents come from.
+
         Raises:
             AssetError: the folder cannot be written.
         """
@@ -79,13 +82,11 @@ class Journal:
         content = fields.pop("content")
         self._append(fields, content)
 
-    def close(self, *, complete: bool) -> None:
-        """Stop; after a complete listing what was kept is deleted."""
+    def close(self) -> None:
+        """Stop writing; the file stays."""
         if self._file is not None:
             self._file.close()
             self._file = None
-        if complete:
-            self._path.unlink(missing_ok=True)
 
     def _append(self, fields: dict[str, Any], content: bytes) -> None:
         assert self._file is not None  # opened by whoever appends

@@ -51,7 +51,8 @@ class Entry:
     """What the server's permissions grant; None: not read out, the configuration decides."""
     modified_at: str | None = None
     """ISO 8601, UTC, whole seconds."""
-    media_type: str = MARKDOWN
+    media_type: str | None = MARKDOWN
+    """None: only the content tells."""
     title: str = ""
     size_bytes: int | None = None
     handle: Any = field(default=None, compare=False)
@@ -132,6 +133,7 @@ class RemoteSource(ABC):
             config_locations=self._context.config_locations,
         )
         shard = self._context.shard
+        self._contents_of = fingerprint(SOURCES_VERSION, LOOK_FORMAT, [name, kind, api.address])
         self._settings = fingerprint(
             SOURCES_VERSION,
             LOOK_FORMAT,
@@ -228,15 +230,13 @@ class RemoteSource(ABC):
             last = {}
         entries, left_out, found = self._judged(last.get("state"))
         journal = self._context.journal
-        resumed = journal.open(self._settings) if journal else {}
-        complete = False
+        resumed = journal.open(self._contents_of) if journal else {}
         try:
             unfit = last.get("unfit", {})
             files, unreadable, read = self._contents(entries, known or {}, resumed, unfit)
-            complete = True
         finally:
             if journal:
-                journal.close(complete=complete)
+                journal.close()
         left_out = [*left_out, *unreadable]
         return SourceListing(
             source=self.name,
@@ -362,6 +362,7 @@ class RemoteSource(ABC):
             path=entry.path,
             url=entry.url,
             acl_tags=entry.acl_tags,
+            media_type=entry.media_type or held.media_type,
             title=entry.title,
         )
 
@@ -402,7 +403,7 @@ class RemoteSource(ABC):
             modified_at=fetched.modified_at or entry.modified_at,
             acl_tags=entry.acl_tags,
             version=fetched.version or entry.version,
-            media_type=fetched.media_type or entry.media_type,
+            media_type=fetched.media_type or entry.media_type or MARKDOWN,
             title=entry.title,
         )
 

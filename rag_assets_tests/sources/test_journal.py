@@ -35,7 +35,7 @@ def interrupted(path: Path, *files: SourceFile, settings: str = "s") -> None:
     journal.open(settings)
     for one in files:
         journal.add(one)
-    journal.close(complete=False)
+    journal.close()
 
 
 def test_an_interrupted_listing_leaves_what_it_fetched(tmp_path: Path) -> None:
@@ -45,16 +45,6 @@ def test_an_interrupted_listing_leaves_what_it_fetched(tmp_path: Path) -> None:
     interrupted(path, file("3"))
     found = Journal(path).open("s")
     assert found == {"1": file("1"), "2": file("2", "deux"), "3": file("3")}
-
-
-def test_a_complete_listing_leaves_no_file(tmp_path: Path) -> None:
-    """Its documents are in the table; the file would be a second copy."""
-    path = tmp_path / "wiki.fetched"
-    interrupted(path, file("1"))
-    journal = Journal(path)
-    journal.open("s")
-    journal.close(complete=True)
-    assert not path.exists()
 
 
 def test_other_settings_start_anew(tmp_path: Path) -> None:
@@ -72,7 +62,7 @@ def test_bytes_that_may_not_be_stored_are_not(tmp_path: Path) -> None:
     journal.open("s")
     journal.add(file("1"))
     journal.add(file("2", "secret"))
-    journal.close(complete=False)
+    journal.close()
     assert set(Journal(path).open("s")) == {"1"}
     assert b"secret" not in path.read_bytes()
 

@@ -275,6 +275,7 @@ def _entry(place: Place, state: PageState, tags: tuple[str, ...] | None) -> Entr
         url=place.url,
         acl_tags=tags,
         modified_at=state.stamp,
+        media_type=None,
         title=place.title,
         handle=place.page,
     )
