@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from rag_assets.acl import EVERYTHING
 from rag_assets.components import live_index
-from rag_assets.ingest import ingest
+from rag_assets.ingest import ingest, plan
 from rag_assets.models import Hit
 from rag_assets.retrieval import open_retriever
 from rag_assets_tests import canaries
@@ -138,6 +140,59 @@ def test_a_change_in_each_system_is_found_and_nothing_else_is_embedded(
     assert report.status == "ok", [part.error for part in report.partitions]
     assert report.documents_indexed == 4
     assert indexed.embedded() - before == 4
+
+
+def test_what_changes_around_a_page_reaches_its_passages_without_reading_it_again(
+    running: tuple[Project, FourSources],
+) -> None:
+    """A renamed book, another rule of access: no page is fetched, passages tell the new title."""
+    indexed, systems = running
+    with systems.wiki.counting() as asked:
+        systems.wiki.rename(systems.book, "Production")
+        assert ingest(indexed.path).status == "ok"
+        systems.wiki.edit(
+            next(p for p in systems.wiki.pages.values() if p.name == "Salaires"),
+            html="<h2>Grille</h2><p>Échelon B2 : coefficient 430.</p>",
+        )
+        assert ingest(indexed.path).documents_indexed == 1
+        sources = systems.sources()
+        sources[1]["acl"] = {"rules": [{"paths": "production", "tags": ["service:ops"]}]}
+        indexed.configure(sources=sources)
+        assert ingest(indexed.path).status == "ok"
+    assert asked["page"] == 1, "the one that was edited, once"
+    assert ask(indexed, "rejouez journal", ["public"]) == []
+    hit, *_ = ask(indexed, "rejouez journal", EVERYTHING)
+    assert hit.title == "Production > Sauvegardes > Restaurer la base"
+
+
+def test_a_page_that_was_refused_once_is_read_when_it_is_allowed_again(
+    running: tuple[Project, FourSources],
+) -> None:
+    """Nothing marks the change on the page itself; the next `ingest` asks again."""
+    indexed, systems = running
+    page = systems.wiki.add_page(systems.book, "Astreinte", markdown="# Astreinte\n\nAppelez.\n")
+
+    def refuse(kind: str, request: Request) -> Response | None:
+        refused = kind == "page" and request.url.path.endswith(f"/{page.id}")
+        error = {"error": {"code": 403, "message": "You do not have permission"}}
+        return JSONResponse(error, 403) if refused else None
+
+    systems.wiki.before_answer = refuse
+    assert ingest(indexed.path).status == "partial"
+    systems.wiki.before_answer = None
+    assert ingest(indexed.path).documents_indexed == 1
+    assert ask(indexed, "astreinte appelez", EVERYTHING)[0].path == "exploitation/astreinte.md"
+
+
+def test_a_plan_stores_nothing_of_what_it_fetched(
+    running: tuple[Project, FourSources],
+) -> None:
+    """Neither table nor journal; the run that follows fetches for itself."""
+    indexed, systems = running
+    systems.wiki.add_page(systems.book, "Neuve", markdown="# Neuve\n\nzkplanword.\n")
+    planned = plan(indexed.path)
+    assert [p.documents_added for p in planned.partitions if p.partition == "wiki"] == [1]
+    assert canaries.places(indexed.folder, "zkplanword") == set()
 
 
 def test_a_revoked_permission_is_gone_from_the_next_answer(

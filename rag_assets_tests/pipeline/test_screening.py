@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from rag_assets.components import live_index
+from rag_assets.errors import RemovalRefused
 from rag_assets.fingerprints import sha256_hex
-from rag_assets.models import LeftOut
+from rag_assets.models import LeftOut, SourceFile
 from rag_assets.pipeline.pipeline import Pipeline
+from rag_assets.pipeline.preparation import judge
 from rag_assets.project import DataFolder
 from rag_assets.releases import Releases
 from rag_assets_tests import canaries
@@ -262,3 +264,100 @@ def test_the_record_of_releases_is_readable_json(project: Project) -> None:
     (row,) = value["releases"]
     assert (row["by"], row["why"], row["found"]) == ("Alix", "mot de passe d'exemple", "secret")
     assert row["at"].endswith("Z")
+
+
+def test_documents_lost_to_a_slow_spell_are_not_removed(project: Project) -> None:
+    """When too many take too long at once, that is the machine: the run fails, the index stays."""
+    for n in range(12):
+        project.write(f"{n}.md", f"# Page {n}\n\n" + "mot " * 60_000)
+    project.run()
+    project.configure(
+        parsing={"seconds": 0.001}, source={"screening": {"personal_numbers": "flag"}}
+    )
+    with pytest.raises(RemovalRefused, match="12 of 12 documents are gone"):
+        project.run()
+    assert len(paths(project)) == 12
+    project.configure(parsing={"seconds": 60})
+    project.run()
+    assert len(paths(project)) == 12
+
+
+def test_what_took_too_long_is_tried_again_when_somebody_asks(project: Project) -> None:
+    """Nothing changed, and yet the next `ingest` looks closer until the document is in."""
+    from rag_assets.changes import retries
+    from rag_assets.ingest import ingest
+
+    project.write("a.md", "# A\n\n" + "mot " * 100_000)
+    project.write("b.md", "# B\n")
+    project.configure(parsing={"seconds": 0.001})
+    assert ingest(project.path).status == "partial"
+    data = DataFolder(project.config.data_dir)
+    assert retries(data, "docs")
+    assert ingest(project.path).status == "unchanged", "it was tried, and took too long again"
+    project.configure(parsing={"seconds": 60})
+    assert ingest(project.path).documents_indexed == 1
+    assert not retries(data, "docs")
+
+
+def test_a_file_that_gets_the_name_of_an_export_is_judged_by_it(project: Project) -> None:
+    """The same bytes under another name."""
+    project.configure(source={"screening": {"secrets": "ignore"}})
+    message = "-----BEGIN PGP MESSAGE-----\n\nwV4D\n-----END PGP MESSAGE-----\n"
+    file = project.write("notes.md", f"# N\n\n{message}")
+    project.write("b.md", "# B\n")
+    project.run()
+    assert paths(project) == {"b.md", "notes.md"}
+    file.rename(project.root / "passbolt-recovery-kit.md")
+    project.run()
+    assert paths(project) == {"b.md"}
+
+
+def test_texts_fetched_for_a_source_that_is_gone_are_deleted(project: Project) -> None:
+    """Whatever an interrupted listing left for a partition of another name or kind."""
+    project.write("a.md", "# A\n")
+    state = DataFolder(project.config.data_dir).state
+    state.mkdir(parents=True)
+    for name in ("docs", "wiki"):
+        (state / f"{name}.fetched").write_bytes(b"texts")
+    project.run()
+    assert not list(state.glob("*.fetched"))
+
+
+@pytest.mark.parametrize(
+    ("title", "path"),
+    [
+        (f"Accès : mot de passe : {'Vx8kQ2mZ7rTb4!'}", "page.md"),
+        ("Accès", "mot de passe : Vx8kQ2mZ7rTb4!.md"),
+    ],
+)
+def test_what_a_document_is_called_is_screened_too(title: str, path: str) -> None:
+    """The title that its system gives it, and the name of its file."""
+    content = b"# Rien\n\nrien\n"
+    file = SourceFile(
+        "wiki", path, "", content, sha256_hex(content), None, ("public",), "v1", title=title
+    )
+    judged = judge(file, {"secret": "quarantine"})
+    assert judged.left_out is not None
+    assert judged.left_out.reason == "secret"
+    assert "in its name" in judged.left_out.rule
+
+
+def test_two_ingests_in_two_threads_both_end(tmp_path: Path) -> None:
+    """Of two projects in one process."""
+    import threading
+
+    from rag_assets.ingest import ingest
+
+    projects = [Project(tmp_path / name) for name in ("one", "two")]
+    done: list[str] = []
+    for project in projects:
+        project.write("a.md", "# A\n")
+    threads = [
+        threading.Thread(target=lambda p=p: done.append(ingest(p.path).status), daemon=True)
+        for p in projects
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(240)
+    assert done == ["ok", "ok"]
