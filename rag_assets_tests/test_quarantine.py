@@ -92,7 +92,10 @@ def test_release_indexes_the_content_and_revoke_takes_it_out(quarantined: Projec
     explained = run_json(quarantined, "explain", "it/acces.md")
     assert (explained["status"], explained["flagged"]["reason"]) == ("indexed", "secret")
     assert explained["flagged"]["rule"].endswith("; released by Alix Martin")
-    assert run_json(quarantined, "quarantine", "revoke", "docs/it/acces.md")["status"] == "ok"
+    quarantined.write("copie.md", LETTER)
+    assert run(quarantined, "ingest").exit_code == 0
+    assert "copie.md" in indexed(quarantined), "the same content"
+    assert run_json(quarantined, "quarantine", "revoke", "docs/copie.md")["status"] == "ok"
     assert run(quarantined, "ingest").exit_code == 0
     assert indexed(quarantined) == {"b.md"}
 

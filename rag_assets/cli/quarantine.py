@@ -85,7 +85,12 @@ def revoke(ctx: click.Context, document: str) -> None:
     config = _config(ctx)
     source, path = _split(config, document)
     releases = _releases(config)
-    found = [r for r in releases.all() if (r.source, r.path) == (source, path)]
+    now = _content_hash(config, source, path)
+    found = [
+        r
+        for r in releases.all()
+        if r.source == source and (r.path == path or r.content_hash == now)
+    ]
     if not found:
         raise ConfigurationError(f"{document}: there is no release of it")
     for one in found:
@@ -129,6 +134,20 @@ def _quarantined(config: Config, source: str | None) -> list[LeftOut]:
         if table is not None and table.schema.equals(tables.SOURCE_FILES):
             rows += [row for row in tables.left_out(table) if row.status == "quarantined"]
     return sorted(rows, key=lambda row: (row.source, row.path))
+
+
+def _content_hash(config: Config, source: str, path: str) -> str | None:
+    """Of what the last listing found at that path; None when it found nothing."""
+    from rag_assets.pipeline.storage import AssetFiles, read_table
+    from rag_assets.project import DataFolder
+
+    files = AssetFiles(DataFolder(config.data_dir).assets)
+    for partition in config.partitions([source]):
+        table = read_table(files.path("source_files", partition.key), ["path", "content_hash"])
+        for row in table.to_pylist() if table is not None else ():
+            if row["path"] == path:
+                return str(row["content_hash"])
+    return None
 
 
 def _split(config: Config, document: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""Documents made to hurt: each is generated, parsed in a worker under limits, and timed.
+"""Documents made to hurt: each is generated, screened and parsed in a worker under limits.
 
 ``python -m rag_assets_tests.documents.hostile`` prints what became of each of them, how long it
-took to parse and to chunk, and how much memory parsing needed.
+took, how long it takes to chunk, and how much memory was needed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from rag_assets.documents.isolation.worker import IsolatedWorker, WorkerFailed
-from rag_assets.documents.parse import parse_document
 from rag_assets.fingerprints import sha256_hex
 from rag_assets.models import HTML, MARKDOWN, Document, LeftOut, SourceFile
+from rag_assets.pipeline.preparation import judge, parse
 
 SECONDS = 2.0
 MEGABYTES = 256
+POLICIES = {"instructions": "flag", "secret": "flag"}
 
 SAFE = "# Congés d'été\n\nL'équipe se retrouve à la rentrée, au cœur de septembre.\n"
 """A harmless document, to be parsed after each hostile one."""
@@ -264,9 +265,12 @@ def hostile_documents() -> Iterator[Hostile]:
 
 
 def parse_measured(file: SourceFile) -> tuple[Document | LeftOut, float]:
-    """``parse_document`` and the peak of resident memory it needed, in MiB; runs in the worker."""
+    """What a run makes of a file and the peak of resident memory it needed, in MiB.
+
+    Opened, screened and parsed; runs in the worker.
+    """
     before = _reset_peak()
-    result = parse_document(file)
+    result = judge(file, POLICIES).left_out or parse(file, None, None)
     return result, _memory("VmHWM") - before
 
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -528,3 +529,19 @@ class TestOverhead:
             assert list(worker.map((file,) for _ in range(2_000))) == [5_000] * 2_000
             # Measured 0.04 ms each on two cores; the bound leaves room for a busy machine.
             assert (time.perf_counter() - start) / 2_000 < 0.001
+
+
+def test_folders_of_killed_processes_are_removed_by_the_next_worker() -> None:
+    """A process that is killed cannot do it; those of living ones stay."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left, mine = (
+        Path(tempfile.mkdtemp(prefix=f"rag-assets-worker-{process}-"))
+        for process in (dead.pid, os.getpid())
+    )
+    try:
+        with IsolatedWorker("rag_assets_tests.documents.worker_targets:echo") as worker:
+            worker.call("a")
+        assert (left.exists(), mine.exists()) == (False, True)
+    finally:
+        mine.rmdir()

@@ -18,6 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import is_dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
 
@@ -195,7 +196,8 @@ class IsolatedWorker:
     def _start(self) -> ChildProcess:
         """A child that is ready and was sent again whatever had no answer yet."""
         if self._folder is None:
-            self._folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
+            _sweep()
+            self._folder = tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-")
             self._folder_finalizer = weakref.finalize(
                 self, _remove_folder, self._folder, os.getpid()
             )
@@ -311,3 +313,21 @@ def _rebuilt(names: Any, arguments: Any, attributes: Any) -> RagError:
             vars(error).update(attributes)
             return error
     raise UntrustedFrame("an exception of no known kind")
+
+
+def _sweep() -> None:
+    """Remove the folders of processes that were killed and could not do it themselves."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-*"):
+        owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
+        if owner.isdigit() and not _is_alive(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
