@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -284,6 +285,14 @@ def _key(location: tuple[str | int, ...]) -> tuple[str | int, ...]:
     return tuple(location)
 
 
+def _suggestion(key: str) -> str:
+    """A setting that is spelled nearly so, if there is one."""
+    sections = Config.model_json_schema()["$defs"].values()
+    names = {name for section in sections for name in section.get("properties", {})}
+    close = get_close_matches(key, sorted({*names, *Config.model_fields}), n=1, cutoff=0.75)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
 def _explain(
     file: Path, exc: ValidationError, positions: Mapping[tuple[str | int, ...], Position]
 ) -> str:
@@ -298,7 +307,9 @@ def _explain(
         line, column = positions.get(at, (1, 1))
         message = error["msg"].removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
-            message = "unknown key"
+            if (*key[:2], "kind") in keys:
+                continue  # which keys there are depends on the kind
+            message = "unknown key" + _suggestion(str(key[-1]))
         elif error["type"] == "missing":
             message = "missing"
         elif error["type"] == "tuple_type":

@@ -50,8 +50,28 @@ Address = Annotated[str, AfterValidator(_not_passbolt)]
 class SecretSettings(Strict):
     """A secret, which stands in the environment and never in the configuration."""
 
-    env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    env: str
     """Name of the environment variable."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_a_variable(cls, value: object) -> object:
+        # Whatever stands here instead may be the secret itself: it is not repeated.
+        if not isinstance(value, (Mapping, cls)):
+            raise ValueError(  # noqa: TRY004 (pydantic collects no TypeError)
+                "write {env: NAME}, the name of an environment variable; a secret never stands here"
+            )
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _is_a_name(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", value):
+            raise ValueError(
+                "write the name of an environment variable, in capitals such as WIKI_TOKEN, "
+                "and not the secret itself"
+            )
+        return value
 
     def secret(self, what: str) -> Secret:
         """Where to read it; ``what`` is its place in the configuration, for messages."""
@@ -151,9 +171,9 @@ class MarkdownSettings(SourceSettings):
                     raise ValueError(f"{key} needs repository")
         known = PLACEHOLDERS if self.repository is None else (*PLACEHOLDERS, "commit")
         if unknown := set(re.findall(r"\{([^{}]*)\}", self.url or "")) - set(known):
-            raise ValueError(
-                f"url: unknown placeholder {{{min(unknown)}}}; use {{path}} or {{source}}"
-            )
+            usable = " or ".join(f"{{{name}}}" for name in known)
+            hint = "; {commit} needs repository" if unknown == {"commit"} else ""
+            raise ValueError(f"url: unknown placeholder {{{min(unknown)}}}; use {usable}{hint}")
         return self
 
 
@@ -184,6 +204,8 @@ class ServerSettings(SourceSettings):
     def _base_url(cls, value: str) -> str:
         if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", value):
             raise ValueError("write it like https://wiki.example.org, without user, '?' and '#'")
+        if re.search(r"/api(/v\d+)?/*$", value):
+            raise ValueError("write the address of the server, without /api")
         return value.rstrip("/")
 
 
@@ -311,6 +333,8 @@ class CustomSettings(SourceSettings):
         if "passbolt" in value.casefold():
             raise ValueError("Passbolt holds secrets and is never indexed")
         if not IMPORT_PATH.match(value) and value not in _installed_kinds():
+            if value == "git":
+                raise ValueError("a git repository has no kind of its own: leave kind out")
             known = ", ".join(sorted({*BUILT_IN, *_installed_kinds()}))
             raise ValueError(f"{value!r} is unknown; use {known} or 'package.module:Class'")
         return value

@@ -132,3 +132,42 @@ def test_alias_bomb_is_refused_quickly(tmp_path):
     lines += [f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
     message = refusal(tmp_path, "\n".join(lines) + "\n")
     assert "alias" in message or "unknown key" in message
+
+
+@pytest.mark.parametrize(
+    "given", ["token: glpat-abcdefgh-0001", "token: {env: glpat-abcdefgh-0001}", "token: [a]"]
+)
+def test_a_secret_in_the_configuration_is_refused_and_not_repeated(
+    tmp_path: Path, given: str
+) -> None:
+    """The likeliest mistake: the secret itself where the name of its variable belongs."""
+    file = tmp_path / "rag_assets.yaml"
+    file.write_text(f"sources:\n- name: code\n  kind: gitlab\n  groups: [a]\n  {given}\n", "utf-8")
+    with pytest.raises(ConfigurationError, match="environment variable") as caught:
+        load_config(file)
+    assert "abcdefgh" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("repositry: x", "sources.0.repositry: unknown key; did you mean repository?"),
+        ("kind: git\n  repository: x", "leave kind out"),
+        ("kind: gitlab\n  base_url: https://a.example/api/v4\n  groups: [a]", "without /api"),
+        ("kind: bookstack\n  base_url: https://passbolt.example\n  token: {env: T}", "Passbolt"),
+        ("kind: passbolt", "never indexed"),
+        ("root: docs\n  url: https://a.example/{commit}/{path}", "{commit} needs repository"),
+        ("root: docs\n  repository: b", "both set"),
+        ("root: docs\n  ref: main", "ref needs repository"),
+        ("kind: nextcloud\n  base_url: https://u:p@a.example\n  user: a\n  password: {env: P}",
+         "without user"),
+    ],
+)  # fmt: skip
+def test_a_wrong_source_says_what_to_do(tmp_path: Path, source: str, said: str) -> None:
+    """Each on the line and key where it stands."""
+    file = tmp_path / "rag_assets.yaml"
+    file.write_text(f"sources:\n- name: code\n  {source}\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError) as caught:
+        load_config(file)
+    assert said in str(caught.value)
+    assert "rag_assets.yaml:" in str(caught.value)

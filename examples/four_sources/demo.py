@@ -93,6 +93,7 @@ def demonstrate(systems: FourSources, config: Path, environment: Mapping[str, st
     print(run("ingest"))
     print(run("ingest"))
     print(run("explain", "platform/api/notes/todo.md", "--source", "code"))
+    print(f"The configuration is {config}; docs/sources.md explains it.")
 
 
 def change_everything(systems: FourSources) -> None:

@@ -285,7 +285,7 @@ def _postings(connection: apsw.Connection, _: IndexFingerprint) -> Iterator[Prob
 def _ledger(connection: apsw.Connection, _: IndexFingerprint) -> Iterator[Problem]:
     rows = connection.execute(
         "SELECT d.id, d.source || '/' || d.path, l.reason FROM left_out l "
-        "JOIN document d ON d.source = l.source AND d.path = l.path"
+        "JOIN document d ON d.source = l.source AND d.path = l.path WHERE l.status <> 'flagged'"
     )
     for document_id, name, reason in rows:
         yield Problem(

@@ -10,14 +10,19 @@ from typing import Final
 
 _PLACEHOLDER_PARTS: Final = re.compile(
     r"example|exemple|placeholder|change[-_ ]?(?:me|it|this)|changez|replace|remplac|your|votre"
-    r"|insert|dummy|sample|redacted|masqu|hidden|foobar|lorem|not[-_]?(?:a[-_])?real|undefined|xxxx|\bxxx\b"
-    r"|\*\*\*|\.\.\.|<|>|\{\{|\$\{|\{%|\btodo\b|\btbd\b|fake|\bmock|passwor[dt]|passwd|passphrase"
-    r"|mot[-_]?de[-_]?passe|s[3e]cret|p[a@4][s5$]{2}w[o0]rd|secure|generated|generer|random|aleatoire"
-    r"|here|default|string|token|api[-_]?key|credential|1234567|abcdef|azerty(?:uiop)?$|qwerty"
-    r"|^abc123$|^foo|^bar\b|^baz|^test|test$|demo|testing|deadbeef|cafebabe|01234567|98765432|a1b2c3"
-    r"|something|whatever"
+    r"|dummy|redacted|lorem|not[-_]?(?:a[-_])?real|undefined|xxxx|\bxxx\b"
+    r"|\*\*\*|\.\.\.|<|>|\{\{|\$\{|\{%|passwor[dt]|passwd|passphrase|mot[-_]?de[-_]?passe"
+    r"|p[a@4][s5$]{2}w[o0]rd|1234567|abcdef|azerty(?:uiop)?$|qwerty"
+    r"|^abc123$|^foo|^bar\b|^baz|deadbeef|cafebabe|01234567|98765432|a1b2c3"
 )
 """Looked for in the value in lower case."""
+_PLACEHOLDER_WORDS: Final = re.compile(
+    r"insert|sample|masqu|hidden|foobar|todo|tbd|fake|mock|s[3e]cret|secure|generated|generer"
+    r"|random|aleatoire|here|default|string|token|api[-_]?key|credential|testing|test|demo"
+    r"|something|whatever"
+)
+"""Words that stand for a secret where they are most of it; real ones hold them by chance."""
+_MOST_OF_IT: Final = 0.6
 _STRONG_PARTS: Final = re.compile(
     r"example|exemple|placeholder|change[-_]?me|your|votre|insert|dummy|redacted|xxxx|\*\*\*|\.\.\.|<|>"
     r"|\{\{|\$\{|fake|deadbeef|1234567890|abcdefgh|0123456789|abc123|98765432|not[-_]?(?:a[-_])?real"
@@ -64,8 +69,10 @@ _COMMON_PAIRS: Final = frozenset(
 def is_placeholder(value: str) -> bool:
     """True for what documentation writes in the place of a password or key."""
     lower = value.lower()
+    spelled = sum(len(match[0]) for match in _PLACEHOLDER_WORDS.finditer(lower))
     return (
         _PLACEHOLDER_PARTS.search(lower) is not None
+        or spelled >= _MOST_OF_IT * sum(c.isalnum() for c in value) > 0
         or lower in _WORDS
         or _CODE.match(value) is not None
         or is_monotonous(value)

@@ -22,6 +22,8 @@ from rag_assets.refusals import excerpt
 if TYPE_CHECKING:
     from rag_assets.source_settings import ServerSettings
 
+SHORTEST_SECRET: Final = 6
+"""Shorter strings stand in any message by chance; no server makes such secrets."""
 MOST_JSON_BYTES: Final = 32 * 1024 * 1024
 """A page of a listing is far smaller; a larger answer is a fault."""
 
@@ -74,7 +76,8 @@ class ServerApi:
         self._pace_of = pace_of
         self._client = HttpClient(base_url, headers=headers, limits=limits, ca_file=ca_file)
         self.address = self._client.address
-        self._secrets = (*secrets, *self._client.secrets)
+        known = (*secrets, *self._client.secrets)
+        self._secrets = tuple(secret for secret in known if len(secret) >= SHORTEST_SECRET)
         self._requests_per_minute = requests_per_minute
         self._limiter: Any = None
         self._lock = threading.Lock()
@@ -194,7 +197,9 @@ class ServerApi:
         if status == 403:
             raise Refused(f"{message}. The account may not see this: give its role the right to")
         remedy = {
-            401: "The token is wrong, expired or lacks the right: make a new one",
+            401: "The token or password is wrong, expired or lacks the right: make a new one",
+            405: "Check base_url: what answers there is not the API",
+            501: "Check base_url: what answers there is not the API",
             429: "It asks for fewer requests: lower requests_per_minute of this source",
         }.get(status, "Run again when the server is well")
         if status in REDIRECT_STATUSES:

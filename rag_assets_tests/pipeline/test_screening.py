@@ -92,6 +92,7 @@ def test_orders_to_a_model_flag_their_document_by_default(project: Project) -> N
     assert explained.document is not None
     assert explained.document.metadata == {"flagged": "instructions"}
     assert explained.left_out == row
+    assert project.problems() == [], "the ledger may name an indexed document that is flagged"
     project.write("a.md", "# Notes\n\nUn texte.\n")
     project.run()
     assert "a.md" not in ledger(project), "what is found no more is listed no more"

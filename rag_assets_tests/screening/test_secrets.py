@@ -81,3 +81,17 @@ def test_secret_of_invisible_characters_is_found() -> None:
     """A hidden message is screened for secrets like the text."""
     token = FORMATS["github classic"](Draw(4))
     assert screen("a\nb", kinds=["secret"], hidden=[token])[0].line == 1
+
+
+@pytest.mark.parametrize(
+    "password", ["Where2026!kX", "Coherence2026!", "Kx7token92Qz", "tbdXk93!vvQ", "Winter2026!"]
+)
+def test_a_password_that_holds_a_word_by_chance_is_found(password: str) -> None:
+    """Words that stand for a secret count only where they are most of it."""
+    assert screen(f"Mot de passe : {password}\n", kinds=["secret"])
+
+
+@pytest.mark.parametrize("sample", ["token", "random-string", "demo", "secret", "sample_token"])
+def test_a_word_in_the_place_of_a_password_is_none(sample: str) -> None:
+    """Documentation writes them."""
+    assert not screen(f"password: {sample}\n", kinds=["secret"])
