@@ -219,6 +219,12 @@ def test_debug_shows_the_traceback(project):
     assert type(result.exception).__name__ == "IndexMissing"
 
 
+def test_explain_understands_a_path_as_a_citation_shows_it(indexed):
+    """``source/path``, before anything of that name in another source."""
+    found = run_json(indexed, "explain", "docs/vpn.md")
+    assert (found["status"], found["source"], found["path"]) == ("indexed", "docs", "vpn.md")
+
+
 def test_every_command_has_help_and_json():
     """The list in the help is the list of commands."""
     listed = CliRunner().invoke(cli, ["--help"]).output

@@ -178,6 +178,12 @@ def _explain_all(config: Config, path: str, source: str | None) -> dict[str, Any
     """The best answer over the sources: indexed before left out before absent."""
     order = ("indexed", "quarantined", "excluded", "absent")
     names = [p.source for p in config.partitions([source] if source else None)]
+    first, _, rest = path.partition("/")
+    if source is None and rest and first in names:
+        # Typed as a citation says it: the source, then the path in it.
+        cited = _explain(config, first, rest)
+        if cited["status"] != "absent":
+            return cited
     answers = [
         _explain(config, name, relative)
         for name in dict.fromkeys(names)
