@@ -15,6 +15,7 @@ from rag_assets.defs.automation import JOB_NAME
 from rag_assets.defs.in_process import open_instance
 from rag_assets.defs.running import CONFIRM_TAG
 from rag_assets.ingest import ingest
+from rag_assets_tests.peers.bookstack import BookStack
 from rag_assets_tests.pipeline.test_incremental import page
 from rag_assets_tests.project import Project
 
@@ -217,6 +218,26 @@ def test_sensor_waits_after_a_failed_run(indexed, instance):
     assert ingest(indexed.path).status == "failed"
     os.rename(indexed.folder / "away", indexed.root)
     assert evaluate(indexed, instance, None).run_requests == []
+
+
+def test_sensor_asks_a_server_now_and_then_and_fetches_no_content(project, monkeypatch):
+    """Its own rhythm, kept in the cursor; a change on the server asks for one run."""
+    with BookStack() as wiki:
+        page = wiki.add_page(wiki.add_book("Guide"), "Accueil", markdown="# Accueil\n\nBonjour.\n")
+        monkeypatch.setenv("WIKI_TOKEN", wiki.admin.token)
+        server = {"kind": "bookstack", "base_url": wiki.address, "token": {"env": "WIKI_TOKEN"}}
+        project.configure(sources=[{"name": "wiki", **server}])
+        assert ingest(project.path).status == "ok"
+        with open_instance(project.config) as instance:
+            with wiki.counting() as asked:
+                tick = evaluate(project, instance, None)
+            assert (tick.run_requests, asked["pages"], asked["page"]) == ([], 1, 0)
+            wiki.edit(page, markdown="# Accueil\n\nBonsoir.\n")
+            with wiki.counting() as asked:
+                assert evaluate(project, instance, tick.cursor).run_requests == []
+            assert asked.total() == 0, "it was asked a moment ago"
+            [request] = evaluate(project, instance, None).run_requests
+            assert request.partition_key == "wiki"
 
 
 def test_schedule_reconciles_every_partition_by_content(project):
