@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from rag_assets.errors import ConfigurationError
 from rag_assets.project import DataFolder
 from rag_assets.source_settings import (
     ENTRY_POINTS,
@@ -124,6 +125,12 @@ def _custom(config: Config, settings: CustomSettings, shard: Shard | None) -> So
     found = [p for p in entry_points(group=ENTRY_POINTS) if p.name == settings.kind]
     import_path = found[0].value if found else settings.kind
     built: Source = construct(config, import_path, options, "Source", f"source {settings.name}")
+    missing = [name for name in ("list", "look", "explain") if not hasattr(built, name)]
+    if missing:
+        raise ConfigurationError(
+            f"{config.path} source {settings.name}: {import_path!r} lacks {', '.join(missing)}; it "
+            "must name a class that implements Source"
+        )
     return built
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rag_assets.components import build_chunker, build_embedder, replacing
+from rag_assets.components import build_chunker, build_embedder, build_source, replacing
 from rag_assets.errors import ConfigurationError
 from rag_assets.fingerprints import sha256_hex
 from rag_assets.index.generations import IndexDirectory
@@ -22,6 +22,7 @@ from rag_assets.models import (
     embedding_text,
 )
 from rag_assets.testing import StubEmbedder
+from rag_assets_tests.project import Project
 
 HERE = "rag_assets_tests.test_components"
 
@@ -146,3 +147,20 @@ def test_class_that_cannot_be_built_is_a_configuration_error(project, settings, 
     with pytest.raises(ConfigurationError, match=r"chunk\.chunker") as caught:
         build_chunker(project.config)
     assert expected in str(caught.value)
+
+
+class NoSource:
+    """Takes the options of a source, and is none."""
+
+    def __init__(self, **options: object) -> None:
+        self.name = str(options["name"])
+
+    def explain(self, path: str) -> None:
+        """One of the three methods."""
+
+
+def test_a_class_that_is_no_source_is_told_what_it_lacks(project: Project) -> None:
+    """Before anything runs."""
+    project.configure(source={"kind": f"{__name__}:NoSource"})
+    with pytest.raises(ConfigurationError, match="lacks list, look"):
+        build_source(project.config, project.config.partition("docs"))
