@@ -148,8 +148,8 @@ def timed_steps(pipeline: Pipeline) -> dict[str, float]:
     pipeline.files.write("source_files", "tree", made.table)
     seconds["source_files"] = time.perf_counter() - began
     results = [made.table]
-    parse = partial(pipeline.parsed_documents, partition)
-    steps = (parse, pipeline.chunks, pipeline.embeddings)
+    parse, cut = (partial(step, partition) for step in (pipeline.parsed_documents, pipeline.chunks))
+    steps = (parse, cut, pipeline.embeddings)
     for asset, step in zip(ASSETS[1:], steps, strict=True):
         began = time.perf_counter()
         made = step(results[-1], None, options)
