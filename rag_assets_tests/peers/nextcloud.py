@@ -114,8 +114,9 @@ class NextcloudPeer:
     def stop(self) -> None:
         """Stop the server; nobody answers at ``url`` any more."""
         if self._process is not None:
-            # The workers are children in a session of their own.
-            os.killpg(self._process.pid, signal.SIGTERM)
+            # The workers are children in a session of their own. Whoever ignores SIGTERM, as a
+            # program in the background may, has children that ignore it too.
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(10)
             self._process = None
 
