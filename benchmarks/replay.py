@@ -129,7 +129,7 @@ def replay(origin: Path, docs: list[str], count: int, work: Path) -> dict[str, A
     log = work / "embedded.log"
     seen: set[str] = set()
     totals = {"commits": len(commits), "differences": 0, "embedded": 0, "never_seen": 0}
-    totals |= {"unchanged_runs": 0, "documents": 0, "chunks": 0}
+    totals |= {"unchanged_runs": 0, "chunks": 0}
     began = time.monotonic()
     for number, commit in enumerate(commits, 1):
         git(repository, "checkout", "-q", "-f", commit)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rag_assets.config import Config, Partition
     from rag_assets.embeddings.base import Embedder
     from rag_assets.index.base import VectorStore
+    from rag_assets.pipeline.progress import Progress
     from rag_assets.retrieval import Retriever
     from rag_assets.retrieval.reranking import Reranker
     from rag_assets.sources.base import Source
@@ -80,12 +81,18 @@ def is_replaced() -> bool:
 
 
 def build_source(
-    config: Config, partition: Partition, *, full: bool = False, stores: bool = True
+    config: Config,
+    partition: Partition,
+    *,
+    full: bool = False,
+    stores: bool = True,
+    progress: Progress | None = None,
 ) -> Source:
     """The source of one partition.
 
     ``full``: it takes nothing from its last listing. ``stores``: what it lists will be stored, so
-    that what it fetched until an interruption is worth keeping.
+    that what it fetched until an interruption is worth keeping. ``progress`` is told how many
+    documents a server has given.
 
     Raises:
         ConfigurationError: the class cannot be imported or does not take its options, or the
@@ -96,7 +103,7 @@ def build_source(
         return replaced
     from rag_assets.source_building import configured_source
 
-    return configured_source(config, partition, full=full, stores=stores)
+    return configured_source(config, partition, full=full, stores=stores, progress=progress)
 
 
 def source_fingerprint(config: Config, partition: Partition) -> str:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rag_assets.errors import ConfigurationError
+from rag_assets.pipeline.progress import Progress, silent
 from rag_assets.project import DataFolder
 from rag_assets.source_settings import (
     ENTRY_POINTS,
@@ -28,7 +29,14 @@ if TYPE_CHECKING:
     from rag_assets.sources.journal import Journal
 
 
-def configured_source(config: Config, partition: Partition, *, full: bool, stores: bool) -> Source:
+def configured_source(
+    config: Config,
+    partition: Partition,
+    *,
+    full: bool,
+    stores: bool,
+    progress: Progress | None,
+) -> Source:
     """Build the source of one partition; see ``components.build_source``."""
     settings = config.source(partition.source)
     shard = None
@@ -43,7 +51,9 @@ def configured_source(config: Config, partition: Partition, *, full: bool, store
     if isinstance(settings, MarkdownSettings):
         return _git_tree(config, settings, shard, locations, last_look)
     journal = _journal(config, settings, partition) if stores else None
-    context = SourceContext(shard, locations, journal=journal, last_look=last_look)
+    context = SourceContext(
+        shard, locations, journal=journal, last_look=last_look, progress=progress or silent
+    )
     if isinstance(settings, BookStackSettings):
         from rag_assets.sources.bookstack import BookStackSource
 

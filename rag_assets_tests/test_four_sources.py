@@ -15,6 +15,7 @@ from rag_assets.acl import EVERYTHING
 from rag_assets.components import live_index
 from rag_assets.ingest import ingest, plan
 from rag_assets.models import Hit
+from rag_assets.pipeline.pipeline import Pipeline, RunOptions
 from rag_assets.retrieval import open_retriever
 from rag_assets_tests import canaries
 from rag_assets_tests.four_sources import FourSources, four_sources
@@ -182,6 +183,19 @@ def test_a_page_that_was_refused_once_is_read_when_it_is_allowed_again(
     systems.wiki.before_answer = None
     assert ingest(indexed.path).documents_indexed == 1
     assert ask(indexed, "astreinte appelez", EVERYTHING)[0].path == "exploitation/astreinte.md"
+
+
+def test_reading_from_a_server_shows_how_far_it_is(
+    read_only: tuple[Project, FourSources],
+) -> None:
+    """Done and total, by the same means as every other step."""
+    indexed, _ = read_only
+    told: list[tuple[str, int, int]] = []
+    pipeline = Pipeline(indexed.config, lambda *step: told.append(step))
+    options = RunOptions("progress", reprocess=True, stores=False)
+    pipeline.list_files(indexed.config.partition("code"), None, options)
+    assert told[-1][0] == "documents read"
+    assert told[-1][1] == told[-1][2] > 0
 
 
 def test_a_plan_stores_nothing_of_what_it_fetched(

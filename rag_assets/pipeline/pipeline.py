@@ -211,7 +211,11 @@ class Pipeline:
         is_server = isinstance(settings, ServerSettings)
         return steps.list_files(
             components.build_source(
-                self.config, partition, full=options.reread, stores=options.stores
+                self.config,
+                partition,
+                full=options.reread,
+                stores=options.stores,
+                progress=self.progress,
             ),
             previous,
             indexed=() if previous is not None else self._indexed_paths(partition),
